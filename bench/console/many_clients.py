@@ -47,7 +47,7 @@ from holdfast.control.words import (
 from holdfast.files.token_file import add_token
 from holdfast.model.roles import ADMIN
 from holdfast.model.time import SECOND_US
-from holdfast.node.console_main import ConsoleStart, encode_start
+from holdfast.node.processes.console_main import ConsoleStart, encode_start
 
 _SLICE = 500
 

@@ -23,11 +23,11 @@ from holdfast.control.words import Nothing, Stats
 from holdfast.files.socket_path import find_socket
 from holdfast.files.token_file import add_token
 from holdfast.model.roles import ADMIN
-from holdfast.node.console_main import ADDRESS_FILE
-from holdfast.node.console_supervisor import STATE_FOLDER
+from holdfast.node.processes.console_main import ADDRESS_FILE
+from holdfast.node.processes.console_supervisor import STATE_FOLDER
 
 #: Modules of the processes beside a broker.
-CONSOLE, HISTORY = "holdfast.node.console_main", "holdfast.node.history_main"
+CONSOLE, HISTORY = "holdfast.node.processes.console_main", "holdfast.node.processes.history_main"
 PROGRAM = "from holdfast.cli.main import main; main()"
 #: Rules for the load, for bystanders, and for clients that only are there.
 _ACCESS = f"{ACCESS}topic readwrite bystander/#\ntopic readwrite press/#\n"

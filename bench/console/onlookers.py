@@ -3,8 +3,8 @@
     python -m bench.console.onlookers
 
 It reads a line of JSON, `{"url": …, "token": …, "count": FOLDER or ""}`, prints "ready" when each has seen something,
-looks until its standard input ends, and then prints how often each has. With `count`, filters of all messages of that
-data folder are counted, one after the other and each as if for the first time.
+looks until its standard input ends and each has seen something again, and then prints how often each has. With
+`count`, filters of all messages of that data folder are counted, one after the other and each as if for the first time.
 """
 
 from __future__ import annotations
@@ -102,10 +102,16 @@ def main() -> int:
     if told["count"]:
         looks.run(lambda looks, api: _count(Path(told["count"]), looks, api))
     wanted = {"events", "searches", "scrapes", *(["counts"] if told["count"] else [])}
-    wait_for("all have seen something", lambda: bool(looks.failures) or wanted <= looks.seen.keys())
+
+    def all_have_seen() -> bool:
+        return bool(looks.failures) or wanted <= looks.seen.keys()
+
+    wait_for("all have seen something", all_have_seen)
     print("ready", flush=True)
     looks.seen.clear()
     sys.stdin.read()
+    # What takes a second may be too short for an answer that was asked for in it.
+    wait_for("all see something again", all_have_seen)
     looks.ended.set()
     print(json.dumps({"seen": looks.seen, "failures": looks.failures}), flush=True)
     # Threads may wait for an answer.

@@ -123,12 +123,13 @@ SIZES = (
 
 #: Known by a browser alone, and left out where there is none.
 BROWSER = (
-    Budget("browser/start_ms", "overview, nothing cached: from the address to its numbers", MILLISECONDS, 1500),
+    Budget("browser/start_ms", "overview, nothing cached: from the address to its numbers", MILLISECONDS, 1000),
     Budget("browser/start_kb", "received for that, API calls included", KILOBYTES, 250),
-    Budget("browser/script_ms", "time in scripts for that", MILLISECONDS, 300),
-    Budget("browser/scroll_task_ms", "scrolling many clients: longest task", MILLISECONDS, 100),
+    Budget("browser/script_ms", "time in scripts for that", MILLISECONDS, 200),
+    Budget("browser/scroll_task_ms", "scrolling many clients: longest task", MILLISECONDS, 50),
     Budget("browser/scroll_elements", "scrolling many clients: most elements in the page", COUNT, 3000),
-    Budget("browser/heap_mb", "heap of the overview after hours", MEGABYTES, 1.2, False, "browser/heap_first_mb"),
+    Budget("browser/heap_first_mb", "heap of the overview after its first minute", MEGABYTES, None),
+    Budget("browser/heap_growth_mb", "the same after the frames of 8 hours, above that", MEGABYTES, 20),
     Budget("browser/kick_ms", "from a click on Disconnect to the client being gone: p95", MILLISECONDS, 300),
     Budget("browser/live_ms", "from a publish to its bar in the live strip: p95", MILLISECONDS, 1000),
 )

@@ -37,8 +37,9 @@ def test_a_quick_run_prints_and_reports_every_row(tmp_path: Path) -> None:
 
 def test_tables_hold_every_value() -> None:
     results = {key: 1000.0 + place for place, key in enumerate(rows.keys())}
-    queries, written, latency, waits = command.blocks(results)
+    queries, written, device, latency, waits = command.blocks(results)
     assert len(queries.lines) == len(rows.QUERIES)
+    assert len(device.lines) == len(rows.DEVICE)
     assert len(waits.lines) == len(rows.MOMENTS)
-    for block in (queries, written, latency, waits):
+    for block in (queries, written, device, latency, waits):
         assert {len(line) for line in block.lines} == {len(block.headings)}

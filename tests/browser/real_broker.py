@@ -9,21 +9,25 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import paho.mqtt.client as mqtt
+import psutil  # type: ignore[import-untyped]
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from bench.ports import free_port
 from holdfast.console.access.one_time_links import login_address, make_link
-from holdfast.node.console_main import ADDRESS_FILE
-from holdfast.node.console_supervisor import STATE_FOLDER
+from holdfast.node.processes.console_main import ADDRESS_FILE
+from holdfast.node.processes.console_supervisor import STATE_FOLDER
 from tests.history.processes import until
 
 _SERVE: Final = "from holdfast.cli.main import main; main()"
+_HISTORY: Final = "holdfast.node.processes.history_main"
 
 
 class Broker:
@@ -59,6 +63,29 @@ class Broker:
     def reload(self) -> None:
         """Have files read again, as an administrator does."""
         self.process.send_signal(signal.SIGHUP)
+
+    @contextmanager
+    def slow_history(self) -> Iterator[None]:
+        """The history process, which runs, gets a twenty-fifth of the time: counting takes long on every machine."""
+        (history,) = [
+            child for child in psutil.Process(self.process.pid).children(recursive=True) if _HISTORY in child.cmdline()
+        ]
+        ended = threading.Event()
+
+        def hold_back() -> None:
+            while not ended.is_set():
+                history.suspend()
+                ended.wait(0.048)
+                history.resume()
+                ended.wait(0.002)
+
+        holding = threading.Thread(target=hold_back)
+        holding.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            holding.join()
 
     def close(self) -> None:
         self.process.terminate()

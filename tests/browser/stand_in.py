@@ -199,8 +199,10 @@ class StandIn:
         if topic and ("+" in topic or "#" in topic):
             raise ProblemError(400, f"{topic!r} is a filter: a topic has no + and no #", "topic")
         items: list[dict[str, Any]] = [
-            {"filter": "plant/#", "client": f"press-{n * 4:05d}", "qos": n % 3, "members": 0} for n in range(40)
+            {"filter": "plant/#", "client": f"press-{n * 4:05d}", "qos": n % 3, "since_us": self.broker.frame_us - n}
+            for n in range(40)
         ]
+        items[2]["since_us"] = 1
         items.insert(0, {"filter": HOSTILE_FILTER, "client": "<img src=x onerror=alert(1)>", "qos": 1})
         items.append({"filter": "$share/workers/plant/+/temp", "group": "workers", "qos": 1, "members": 3})
         return {"items": items, "next_cursor": None}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final, NamedTuple
 
+from holdfast.console.live.alarms import RULES, RUNBOOK
 from holdfast.control.metrics import DURATION_BOUNDS, METRICS
 
 #: 2026-11-18 14:03:10 UTC.
@@ -142,7 +143,7 @@ class Broker:
     def stats(self) -> dict[str, Any]:
         at_s = self.frame_us / SECOND_US
         up_s = (self.frame_us - self.started_us) / SECOND_US
-        names = [name for name, metric in METRICS.items() if metric.kind == "counter" and not metric.label]
+        names = [name for name, metric in METRICS.items() if metric.kind == "counter" and not metric.labels]
         numbers = {name: gauge(name, at_s) * up_s for name in names}
         numbers |= {name: gauge(name, at_s) for name in ("clients_behind", "disk_free_bytes")}
         numbers |= {"disk_total_bytes": 1e12, "inflight_messages": 4210.0, "retained_messages": 88_204.0}
@@ -165,6 +166,9 @@ class Broker:
                 "generations": {"default": 12.0, "plant": 3.0},
                 "oldest_message_timestamp_seconds": {"default": at_s - 6.9 * DAY_S, "plant": at_s - 2.1 * DAY_S},
                 "certificate_expiry_timestamp_seconds": {"tls": NOW_US / SECOND_US + 61 * DAY_S},
+                "lease_lag_seconds": {"archive": 3.0, "plots-of-presses": 7210.0},
+                "lease_age_seconds": {"archive": 2.0, "plots-of-presses": 7205.0},
+                "lease_broken_timestamp_seconds": {"learn-2025": NOW_US / SECOND_US - 3 * DAY_S},
             },
             "histograms": {"commit_seconds": _histogram(up_s, 400), "loop_lag_seconds": _histogram(up_s, 2)},
             "rates": rates,
@@ -202,6 +206,7 @@ def make_events() -> list[dict[str, Any]]:
     )
     events.append(_event(NOW_US - 75 * SECOND_US, "denied", HOSTILE_NAMES[0], HOSTILE_NAMES[1], 1, HOSTILE_NAMES[5]))
     events.append(_event(NOW_US - 90 * SECOND_US, "slow_client", "", "", 812))
+    events.append(_event(NOW_US - 300 * SECOND_US, "connect_refused", "press-00013", "", 2))
     return sorted(events, key=lambda event: -int(event["at_us"]))
 
 
@@ -216,12 +221,14 @@ def _event(at_us: int, reason: str, client: str, topic: str, count: int, detail:
 
 
 def make_alarms() -> list[dict[str, Any]]:
+    anchors = {rule.name: rule.anchor for rule in RULES}
+
     def alarm(name: str, ago_s: int, lasted_s: int | None, detail: str) -> dict[str, Any]:
         since_us = NOW_US - ago_s * SECOND_US
         until_us = None if lasted_s is None else since_us + lasted_s * SECOND_US
         return {
             "alarm": name, "since_us": since_us, "until_us": until_us, "detail": detail, "muted_until_us": None,
-            "runbook": f"docs/runbook.md#{name.replace('_', '-')}",
+            "runbook": f"{RUNBOOK}#{anchors[name]}",
         }  # fmt: skip
 
     return [

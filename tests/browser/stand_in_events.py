@@ -20,12 +20,12 @@ def list_events(events: list[dict[str, Any]], history: History, params: Params, 
         event
         for event in events
         if since_us <= event["at_us"] < until_us
-        and (not one("client") or one("client") in event["client"])
+        and (not one("client") or event["client"] == one("client") or event["client"].endswith(f"\0{one('client')}"))
         and (not one("topic") or (event["topic"] and topic_filter.matches(event["topic"].encode())))
     ]
     counts: dict[str, int] = {}
     for event in found:
-        counts[event["reason"]] = counts.get(event["reason"], 0) + 1
+        counts[event["reason"]] = counts.get(event["reason"], 0) + event["count"]
     found = [event for event in found if not one("reason") or event["reason"] == one("reason")]
     start, limit = int(one("cursor") or "0"), int(one("limit") or "100")
     more = start + limit < len(found)

@@ -10,6 +10,7 @@ import pytest
 from tests.browser.browsing import Console, expect, find_hindrances, take_picture
 from tests.browser.stand_in_cluster import CLUSTER
 from tests.browser.stand_in_data import SLOWEST
+from tests.browser.test_console_overview import wait_for_stream
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
@@ -179,13 +180,79 @@ def test_the_theme_of_the_system_is_followed_while_it_is_not_chosen(open_page: C
     expect(page.get_by_role("button", name="Theme: as the system")).to_be_visible()
     dark = colours(page)
     page.emulate_media(color_scheme="light")
-    page.wait_for_function("document.documentElement.dataset.theme === 'light'")
+    page.wait_for_function("() => document.documentElement.dataset.theme === 'light'")
     light = colours(page)
     assert all(one != other for one, other in zip(dark, light, strict=True))
     page.get_by_role("button", name="Theme: as the system").click()
     page.get_by_role("button", name="Theme: light").click()
     expect(page.get_by_role("button", name="Theme: dark")).to_be_visible()
     assert colours(page) == dark
+
+
+#: Counts frames that the page has seen, and how often a live region says something else.
+_LISTEN = """
+  window.frames_seen = 0;
+  window.spoken = 0;
+  const Stream = window.EventSource;
+  window.EventSource = class extends Stream {
+    constructor(...words) {
+      super(...words);
+      // Behind the listeners of the page.
+      this.addEventListener("stats", () => setTimeout(() => requestAnimationFrame(() => { window.frames_seen += 1; })));
+    }
+  };
+  const said = new Map();
+  const isLive = (node) => node.getAttribute("aria-live") !== "off";
+  new MutationObserver(() => {
+    for (const node of document.querySelectorAll("[role=status], [role=alert], [role=log], [aria-live]")) {
+      if (isLive(node) && said.get(node) !== node.textContent) {
+        window.spoken += said.has(node) || node.textContent ? 1 : 0;
+        said.set(node, node.textContent);
+      }
+    }
+  }).observe(document, {subtree: true, childList: true, characterData: true, attributes: true});
+"""
+
+
+def test_live_regions_speak_at_most_every_five_seconds(console: Console, open_page: Callable[..., Any]) -> None:
+    page = open_page(None)
+    page.add_init_script(_LISTEN)
+    page.goto("/")
+    page.locator(".uplot canvas").first.wait_for()
+    wait_for_stream(page, console)
+
+    def spoken_in(seconds: int) -> int:
+        before = page.evaluate("window.spoken")
+        for _second in range(seconds):
+            seen = page.evaluate("window.frames_seen")
+            console.stand_in.tick()
+            page.wait_for_function("(seen) => window.frames_seen > seen", arg=seen)
+        return int(page.evaluate("window.spoken")) - int(before)
+
+    spoken_in(1)
+    assert spoken_in(20) <= 4, "numbers move every second"
+    console.stand_in.broker.hangs = True
+    # That it is silent is said, and not for how long.
+    assert 1 <= spoken_in(20) <= 4
+    console.stand_in.broker.hangs = False
+    assert 1 <= spoken_in(20) <= 4
+    page.goto("/clients")
+    page.locator("tbody tr").first.wait_for()
+    spoken_in(1)
+    assert spoken_in(20) <= 4
+
+
+def test_every_chart_has_a_table_behind_a_button(open_page: Callable[..., Any]) -> None:
+    page = open_page("/")
+    page.locator(".uplot canvas").first.wait_for()
+    charts = page.locator("figure.chart")
+    assert charts.count() >= 3
+    for number in range(charts.count()):
+        chart = charts.nth(number)
+        assert chart.get_attribute("aria-label")
+        chart.get_by_role("button", name="Table").click()
+        expect(chart.locator("tbody tr").first).to_be_visible()
+    assert page.locator("canvas").count() == page.locator("figure.chart canvas").count()
 
 
 def test_motion_is_left_out_where_it_is_not_wanted(open_page: Callable[..., Any]) -> None:

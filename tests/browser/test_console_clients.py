@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.browser.browsing import Console, expect
-from tests.browser.stand_in_data import SLOWEST
+from tests.browser.stand_in_data import DAY_S, NOW_US, SECOND_US, SLOWEST
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
@@ -157,3 +157,53 @@ def test_what_can_be_done_here_can_be_copied_as_a_command(open_page: Callable[..
     page.get_by_role("menuitem", name="Command").click()
     copied = page.evaluate("navigator.clipboard.readText()")
     assert copied == "holdfast clients list --search='it'\\''s' --behind --sort=owed --data /var/lib/holdfast"
+
+
+def test_refused_clients_are_events_of_a_whole_id(console: Console, open_page: Callable[..., Any]) -> None:
+    refused = next(one["client"] for one in console.stand_in.events if one["reason"] == "connect_refused")
+    page = open_page(f"/clients?q={refused[:-1]}")
+    page.get_by_role("button", name="Refused").click()
+    expect(page.get_by_label("Client, whole id")).to_have_value(refused[:-1])
+    # All of it, and not behind the end of an empty list.
+    expect(page.get_by_text("A client is found by its whole id alone")).to_be_in_viewport(ratio=1)
+    page.get_by_label("Client, whole id").fill(refused)
+    wanted = [one for one in console.stand_in.events if (one["client"], one["reason"]) == (refused, "connect_refused")]
+    expect(rows(page)).to_have_count(len([one for one in wanted if one["at_us"] >= NOW_US - DAY_S * SECOND_US]))
+
+
+def entries(page: Any) -> dict[str, str]:
+    """What "Copy as" of the page offers."""
+    page.get_by_role("button", name="Copy as").first.click()
+    return {
+        item.locator(".menu-label").inner_text(): item.locator("code").text_content() or ""
+        for item in page.get_by_role("menuitem").all()
+    }
+
+
+def test_no_command_is_offered_that_would_print_something_else(open_page: Callable[..., Any]) -> None:
+    page = open_page("/clients?state=offline")
+    assert set(entries(page)) == {"Address", "curl"}
+    expect(page.get_by_text("No command lists sessions that are offline; curl does.")).to_be_visible()
+    # The command lists the newest connections first.
+    page.goto("/clients?sort=since")
+    assert set(entries(page)) == {"Address", "curl"}
+    page.goto("/clients?sort=-since&state=connected")
+    assert "--sort=since" in entries(page)["Command"]
+    page.goto("/clients")
+    assert "Command" in entries(page)
+    expect(page.get_by_text("The command lists clients that are connected")).to_be_visible()
+
+
+def test_each_list_of_the_pages_has_its_call(open_page: Callable[..., Any]) -> None:
+    page = open_page("/?range=24h")
+    assert "/api/v1/series?names=" in entries(page)["curl, the charts"]
+    page.goto("/health")
+    found = entries(page)
+    assert found["curl, of the audit"].endswith("/api/v1/audit?limit=100'")
+    assert found["Command, of the audit"].startswith("holdfast audit")
+    page.goto(f"/clients/{SLOWEST}?tab=queue")
+    assert f"/api/v1/sessions/{SLOWEST}/queue?limit=100" in entries(page)["curl, of the queue"]
+    page.goto(f"/clients/{SLOWEST}?tab=events")
+    found = entries(page)
+    assert f"/api/v1/events?client={SLOWEST}&since=-7d" in found["curl, of the events"]
+    assert found["Command, of the events"].startswith(f"holdfast events --client={SLOWEST} --since=-7d")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.browser.browsing import Console, expect
+from tests.browser.stand_in_data import DAY_S, NOW_US, SECOND_US, gauge
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
@@ -19,7 +20,7 @@ def value_of(page: Any, tile: str) -> Any:
 
 def wait_for_stream(page: Any, console: Console) -> None:
     """A frame before the page listens would be missed."""
-    page.wait_for_function("performance.getEntriesByType('resource').length > 0")
+    page.wait_for_function("() => performance.getEntriesByType('resource').length > 0")
     while not console.stand_in.asked("GET", "/api/v1/stream"):
         page.evaluate("new Promise(requestAnimationFrame)")
 
@@ -88,7 +89,7 @@ def test_a_hidden_tab_has_no_stream(console: Console, open_page: Callable[..., A
     page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
     assert value_of(page, "Messages in").inner_text() == before
     page.evaluate("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
-    page.wait_for_function("true")
+    page.wait_for_function("() => true")
     while len(console.stand_in.asked("GET", "/api/v1/stream")) < 2:
         page.evaluate("new Promise(requestAnimationFrame)")
     asked = len(console.stand_in.asked("GET", "/api/v1/series"))
@@ -110,3 +111,61 @@ def test_no_alarm_is_muted_without_a_question(console: Console, open_page: Calla
     expect(dialog).to_be_hidden()
     expect(page.get_by_text("muted until")).to_be_visible()
     assert [body for _m, _p, body in console.stand_in.asked("POST", "/api/v1/alarms")] == ['{"seconds":3600}']
+
+
+def test_pipelines_are_shown_with_how_far_they_are_behind(open_page: Callable[..., Any]) -> None:
+    page = open_page("/health")
+    panel = page.get_by_role("region", name="Pipelines")
+    expect(panel.locator("tbody tr")).to_have_count(3)
+    rows = [row.inner_text().split("\t") for row in panel.locator("tbody tr").all()]
+    assert [[cell.strip() for cell in row] for row in rows] == [
+        ["archive", "follows the log", "3 s", "2 s ago"],
+        ["learn-2025", "broken by retention 2026-11-15 14:03:10", "\N{EN DASH}", "\N{EN DASH}"],
+        ["plots-of-presses", "follows the log", "2 h", "2 h ago"],
+    ]
+    panel.get_by_role("button", name="Report by Spark").click()
+    command = page.get_by_role("menuitem", name="Command").locator("code")
+    expect(command).to_have_text(re.compile("^holdfast spark report --since=-1d --output=report.html --data "))
+
+
+def test_drops_by_reason_are_those_of_the_range(console: Console, open_page: Callable[..., Any]) -> None:
+    page = open_page("/?range=24h")
+    panel = page.locator(".panel.drops")
+    now_s = NOW_US // SECOND_US
+    # Every ten seconds of the day, as the console keeps them. Its begin and its end are quiet.
+    dropped = sum(gauge("drops_total", at_s) * 10 for at_s in range((now_s - DAY_S) // 10 * 10, now_s + 1, 10))
+    assert gauge("drops_total", now_s) == gauge("drops_total", now_s - DAY_S) == 0.0 < dropped
+    expect(panel).to_contain_text(f"about {round(dropped):,} in the last 24 h")
+    since_start = {"expired": 812, "denied": 97, "slow_client": 12, "queue_full": 3}
+    for range_, span_s in (("24h", DAY_S), ("7d", 7 * DAY_S)):
+        page.goto(f"/?range={range_}")
+        told = dict.fromkeys(since_start, 0)
+        for event in console.stand_in.events:
+            if event["reason"] in told and NOW_US - span_s * SECOND_US <= event["at_us"]:
+                told[event["reason"]] += event["count"]
+        assert any(told[reason] != since_start[reason] for reason in told)
+        order = sorted(told, key=lambda reason: (-told[reason], -since_start[reason]))
+        wanted = [f"{reason}{told[reason]:,} {since_start[reason]:,} since start" for reason in order]
+        expect(panel.locator("li")).to_have_text(wanted)
+        expect(panel.get_by_role("link", name=order[0])).to_have_attribute(
+            "href", f"/events?reason={order[0]}&since=-{range_}"
+        )
+    page.goto("/")
+    expect(panel).to_contain_text("0 in the last 1 h")
+    expect(panel.locator("li").filter(has_text="expired")).to_have_text("expired0 812 since start")
+
+
+def test_a_disk_of_which_little_is_known_is_not_said_to_be_filling_or_not(
+    console: Console, open_page: Callable[..., Any]
+) -> None:
+    # The broker has run for a minute.
+    console.stand_in.broker.gaps_s = [(0.0, NOW_US / SECOND_US - 60)]
+    page = open_page(None)
+    page.clock.install()
+    page.goto("/")
+    expect(page.get_by_text("not known yet when it is full")).to_be_visible()
+    assert page.get_by_text("not filling").count() == 0
+    # A page that stays open asks again.
+    console.stand_in.broker.gaps_s = [(0.0, NOW_US / SECOND_US - 7200)]
+    page.clock.run_for(61_000)
+    expect(page.get_by_text(re.compile("full in 19 d at the pace of the last 2 h"))).to_be_visible()

@@ -80,9 +80,51 @@ def test_a_quantile_is_the_bound_that_is_not_exceeded(call: Callable[..., Any]) 
 
 
 def test_a_disk_that_does_not_fill_is_never_full(call: Callable[..., Any]) -> None:
-    assert call("numbers", "secondsToZero", [100 - n for n in range(20)], 10) == pytest.approx(810)
-    assert call("numbers", "secondsToZero", [5] * 20, 10) is None
-    assert call("numbers", "secondsToZero", [9, 8, None], 10) is None
+    falling = call("numbers", "untilZero", [100 - n for n in range(20)], 10)
+    assert falling == {"seconds": pytest.approx(810), "of_s": 190}
+    assert call("numbers", "untilZero", [5] * 20, 10) == {"seconds": None, "of_s": 190}
+    # Gaps at both ends are no time of which anything is known.
+    assert call("numbers", "untilZero", [None, *[5] * 10, None], 60) == {"seconds": None, "of_s": 540}
+
+
+def test_of_a_few_values_no_pace_is_told(call: Callable[..., Any]) -> None:
+    for values in ([9, 8, None], [100 - n for n in range(9)], [5] * 9, []):
+        assert call("numbers", "untilZero", values, 10) == {"seconds": None, "of_s": None}
+
+
+def test_markdown_is_read_in_its_parts(call: Callable[..., Any]) -> None:
+    text = """# Title
+
+A paragraph
+of two lines.
+
+1. One
+   goes on.
+
+   ```sh
+   ls  <b>
+   ```
+
+2. Two
+
+| a | b |
+|---|---|
+| `x \\| y` | z |
+"""
+    assert call("markdown", "blocksOf", text) == [
+        {"kind": "heading", "level": 1, "text": "Title", "id": "title"},
+        {"kind": "text", "text": "A paragraph of two lines."},
+        {
+            "kind": "list",
+            "ordered": True,
+            "items": [
+                [{"kind": "text", "text": "One goes on."}, {"kind": "code", "text": "ls  <b>"}],
+                [{"kind": "text", "text": "Two"}],
+            ],
+        },
+        {"kind": "table", "head": ["a", "b"], "rows": [["`x | y`", "z"]]},
+    ]
+    assert call("markdown", "anchorOf", "The folder, a `b`: is in_use!") == "the-folder-a-b-is-in_use"
 
 
 def test_a_gap_is_where_no_line_has_a_value(call: Callable[..., Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
@@ -51,6 +52,14 @@ def test_play_publishes_below_the_prefix_and_can_be_stopped_and_resumed(
         job.get_by_role("button", name="Resume").click()
         dialog = page.get_by_role("dialog", name="Resume behind 1 message?")
         dialog.get_by_label("Speed").fill("max")
+        dialog.get_by_role("button", name="Copy as").click()
+        command = shlex.split(dialog.get_by_role("menuitem", name="Command").locator("code").text_content() or "")
+        # Of options that stand twice, the last counts. What was published already is not published again.
+        [known] = page.request.get("/api/v1/jobs").json()["items"]
+        assert [word for word in command if word.startswith("--after=")][-1:] == [f"--after={known['place']}"]
+        assert [word for word in command if word.startswith("--speed=")][-1:] == ["--speed=max"]
+        assert command[-2:] == ["--", "plant/#"]
+        page.keyboard.press("Escape")
         dialog.get_by_role("button", name="Resume").click()
         expect(job).to_contain_text("Done")
         expect(job).to_contain_text("5 messages")
@@ -108,7 +117,7 @@ def test_a_job_shows_its_progress_its_command_and_why_it_failed(
     expect(job.get_by_role("progressbar")).to_have_attribute("value", "0.5")
     expect(page.get_by_label("Password")).to_have_value("")
     job.get_by_role("button", name="Copy as").click()
-    page.get_by_role("menuitem", name="Command").click()
+    page.get_by_role("menuitem", name="Command holdfast replay").click()
     assert page.evaluate("navigator.clipboard.readText()") == one["command"]
     one |= {"state": "failed", "detail": "holdfast: the broker refused: <b>Not authorized</b>"}
     console.stand_in.tick()

@@ -10,23 +10,28 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.browser.browsing import Console
+from tests.browser.browsing import Console, expect
 from tests.browser.stand_in_data import NOW_US
 from tests.browser.stand_in_history import CAME_US, GAP, HOUR_US, OLDEST_US, SILENT_US, History
 from tests.browser.time_page import (
     ALL_ROWS,
     HATCHED,
+    HOLD_LINES,
     SECOND_US,
     Machine,
     all_messages,
     clock,
+    compared,
     drag,
     expected,
     in_address,
     iso,
+    newest_at,
     open_time,
     settled,
 )
+
+MINUTE_US = 60 * SECOND_US
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
@@ -43,7 +48,7 @@ def test_dragging_the_strip_shows_exactly_the_messages_of_the_range(machine: Mac
     page.wait_for_url(lambda url: url != before)
     settled(page)
     from_us, to_us = in_address(page, "from"), in_address(page, "to")
-    wanted = expected(machine.history, "plant/+/temp", from_us, to_us)
+    wanted = expected(machine.history.messages, "plant/+/temp", from_us, to_us)
     assert len(wanted) > 100, "the range is too short to show that pages follow one another"
     rows = all_messages(page)
     assert [(row[0], row[1], row[4]) for row in rows] == [(clock(m.at_us), m.topic, m.payload.decode()) for m in wanted]
@@ -60,7 +65,7 @@ def test_state_at_a_moment_equals_what_was_published_until_then(machine: Machine
     page.wait_for_url(lambda url: url != before)
     settled(page)
     at_us = in_address(page, "at")
-    wanted = machine.history._state_at({"filter": ["plant/#"]}, at_us, HOUR_US)
+    wanted = newest_at(machine.history.messages, "plant/#", at_us, HOUR_US)
     rows = page.get_by_role("grid", name="State at A").evaluate(ALL_ROWS)
     assert [(row[0], row[1]) for row in rows] == [(topic, wanted[topic].payload.decode()) for topic in sorted(wanted)]
     assert page.locator(".time-state .time-foot").text_content().startswith(f"{len(wanted)} topics, looked back 1 h")
@@ -74,7 +79,7 @@ def test_looking_back_further_finds_topics_that_spoke_longer_ago(machine: Machin
     page.get_by_role("button", name="Look back further").click()
     page.wait_for_url(lambda url: "look=14400" in url)
     grid.get_by_text("plant/7/temp").wait_for()
-    wanted = machine.history._state_at({"filter": ["plant/7/+"]}, at_us, 4 * HOUR_US)
+    wanted = newest_at(machine.history.messages, "plant/7/+", at_us, 4 * HOUR_US)
     assert [row[0] for row in grid.evaluate(ALL_ROWS)] == sorted(wanted)
 
 
@@ -99,21 +104,33 @@ def test_a_new_question_gives_up_the_one_before_it(machine: Machine) -> None:
 def test_comparing_two_moments_names_what_changed_and_what_fell_silent(machine: Machine) -> None:
     early, late = SILENT_US - HOUR_US // 2, NOW_US - HOUR_US // 4
     page = open_time(machine, f"?f=plant/%23&at={iso(late)}&b={iso(early)}")
-    wanted = machine.history.compare({"filter": ["plant/#"], "a": [str(early)], "b": [str(late)]})
+    wanted = compared(machine.history.messages, "plant/#", early, late, HOUR_US)
     grid = page.get_by_role("grid", name="State at A")
-    for name, found in (("Silent", wanted["silent"]), ("Came", wanted["came"]), ("Changed", wanted["changed"])):
+    for name, found in (("Silent", wanted.silent), ("Came", wanted.came), ("Changed", list(wanted.changed))):
         page.get_by_role("button", name=f"{name} {len(found)}", exact=True).click()
-        assert [row[0] for row in grid.evaluate(ALL_ROWS)] == [one["topic"]["text"] for one in found]
-    assert "plant/7/temp" in [one["topic"]["text"] for one in wanted["silent"]]
-    assert "plant/6/temp" in [one["topic"]["text"] for one in wanted["came"]]
-    change = next(one for one in wanted["changed"] if len(one["paths"]) > 1)
-    grid.get_by_text(change["topic"]["text"], exact=True).click()
+        assert [row[0] for row in grid.evaluate(ALL_ROWS)] == found
+    assert "plant/7/temp" in wanted.silent
+    assert "plant/6/temp" in wanted.came
+    topic, places = next((topic, places) for topic, places in wanted.changed.items() if len(places) > 1)
+    grid.get_by_text(topic, exact=True).click()
     paths = page.locator(".time-state .inspector tbody tr")
-    assert [row.split("\t")[0] for row in paths.all_inner_texts()] == [one["path"] for one in change["paths"]]
-    page.get_by_role("button", name=f"Silent {len(wanted['silent'])}", exact=True).click()
-    silent = wanted["silent"][0]
-    row = grid.get_by_role("row").filter(has_text=silent["topic"]["text"])
-    assert f"silent since {clock(silent['at_us'])[:8]}" in (row.text_content() or "")
+    assert sorted(row.split("\t")[0] for row in paths.all_inner_texts()) == sorted(places)
+    page.get_by_role("button", name=f"Silent {len(wanted.silent)}", exact=True).click()
+    silent = wanted.silent[0]
+    last = newest_at(machine.history.messages, silent, late, 24 * HOUR_US)[silent]
+    # It spoke once more between both moments, further back than the later one looks.
+    assert early < last.at_us < late - HOUR_US
+    row = grid.get_by_role("row").filter(has_text=silent)
+    assert "silent for 1 h or more" in (row.text_content() or "")
+    row.click()
+    expect(page.locator(".time-state .inspector")).to_contain_text(f"silent since 2026-11-18 {clock(last.at_us)}")
+    # Where the later moment looks back as far as the earlier one, it is known at once.
+    late, back_us = last.at_us + 48 * MINUTE_US, 45 * MINUTE_US
+    before = late - 40 * MINUTE_US
+    page = open_time(machine, f"?f=plant/7/report&at={iso(late)}&b={iso(before)}&look={back_us // SECOND_US}")
+    assert silent == "plant/7/report"
+    row = page.get_by_role("grid", name="State at A").get_by_role("row").filter(has_text="plant/7/report")
+    assert f"silent since {clock(last.at_us)[:8]}" in (row.text_content() or "")
 
 
 def test_a_time_machine_link_opens_the_same_view_elsewhere(machine: Machine) -> None:
@@ -135,7 +152,8 @@ def test_a_time_machine_link_opens_the_same_view_elsewhere(machine: Machine) -> 
     other.goto(page.url)
     settled(other)
     assert other.url == page.url
-    assert other.locator("main").inner_text() == page.locator("main").inner_text()
+    # Beside it, a page that has been open for longer says so: the clock of this console stands still.
+    assert other.locator(".time-page").inner_text() == page.locator(".time-page").inner_text()
     for name in ("Moment A", "Moment B", "Beginning of the range", "End of the range"):
         now = [one.get_by_role("slider", name=name).get_attribute("aria-valuenow") for one in (page, other)]
         assert now[0] == now[1]
@@ -144,24 +162,7 @@ def test_a_time_machine_link_opens_the_same_view_elsewhere(machine: Machine) -> 
 def test_estimates_are_hatched_until_they_are_exact(machine: Machine) -> None:
     page = machine.open_blank()
     # The answer's first line arrives, the others wait until they are let go.
-    page.add_init_script(
-        """const real = window.fetch;
-        window.letGo = [];
-        window.fetch = async (url, options) => {
-          const answer = await real(url, options);
-          if (!String(url).includes('/density')) return answer;
-          const [first, ...rest] = (await answer.text()).split('\\n').filter(Boolean);
-          const encoder = new TextEncoder();
-          const body = new ReadableStream({ start(control) {
-            control.enqueue(encoder.encode(first + '\\n'));
-            window.letGo.push(() => {
-              for (const line of rest) control.enqueue(encoder.encode(line + '\\n'));
-              control.close();
-            });
-          } });
-          return new Response(body, { status: 200 });
-        };"""
-    )
+    page.add_init_script(HOLD_LINES)
     page.goto(f"{machine.url}/time?f=plant/%2B/temp&from=-6h&to=now")
     strip = page.locator("canvas[data-strip=range]")
     page.locator("canvas[data-strip=range][data-drawn=estimate]").wait_for()
@@ -201,7 +202,7 @@ def test_the_wheel_zooms_around_the_pointer(machine: Machine) -> None:
 def test_a_search_says_how_much_it_looked_through_and_goes_on(machine: Machine) -> None:
     page = open_time(machine, f"?f=%23&payload=stopped&from={iso(OLDEST_US)}&to={iso(NOW_US)}")
     foot = page.locator(".time-messages .time-foot")
-    wanted = [m for m in expected(machine.history, "#", OLDEST_US, NOW_US) if b"stopped" in m.payload]
+    wanted = [m for m in expected(machine.history.messages, "#", OLDEST_US, NOW_US) if b"stopped" in m.payload]
     seen = foot.text_content() or ""
     found = re.match(r"Looked through ([\d,]+) of ([\d,]+), ([\d,]+) found", seen)
     assert found is not None, seen
@@ -233,6 +234,24 @@ def test_live_shows_what_is_published_and_leaves_with_the_same_range(machine: Ma
     page.wait_for_url(lambda url: "mode=live" not in url)
     settled(page)
     assert [row[1] for row in all_messages(page)] == ["live/2", "live/1", "live/0"]
+
+
+def test_the_live_strip_is_drawn_though_answers_take_longer_than_its_range_stands(machine: Machine) -> None:
+    page = open_time(machine, "?f=live/%23&mode=live")
+    page.wait_for_function("() => document.querySelector('.total b')?.textContent === '0'")
+    held: list[Any] = []
+    holding = True
+    page.route("**/history/density*", lambda route: held.append(route) if holding else route.continue_())
+    for number in range(3):
+        machine.history.add(f"live/{number}", b"%d" % number)
+        # The range has moved by a second, and the strip is asked for again.
+        page.get_by_role("grid", name="Live messages").get_by_text(f"live/{number}").wait_for()
+    held[0].continue_()
+    page.wait_for_function("() => Number(document.querySelector('.total b')?.textContent) >= 1")
+    holding = False
+    for route in held[1:]:
+        route.continue_()
+    page.wait_for_function("() => document.querySelector('.total b')?.textContent === '3'")
 
 
 def test_what_is_wrong_is_said_beside_its_field(machine: Machine) -> None:
@@ -293,14 +312,16 @@ def test_a_plot_has_a_table_of_what_it_draws(machine: Machine) -> None:
     page = open_time(machine, "?f=plant/1/report&path=$.t&plot=plant/1/report&from=-6h&to=now")
     page.locator(".plot-box canvas").wait_for()
     page.locator(".time-plot").get_by_role("button", name="As a table").click()
-    rows = page.locator(".time-plot .bucket-table tbody tr").count()
-    query = {
-        "topic": ["plant/1/report"],
-        "path": ["$.t"],
-        "from": [str(in_address(page, "from"))],
-        "to": [str(in_address(page, "to"))],
-    }
-    assert rows == len(machine.history.plot(query)["series"][0]["columns"])
+    rows = page.locator(".time-plot .bucket-table tbody tr").all_inner_texts()
+    from_us, to_us = in_address(page, "from"), in_address(page, "to")
+    step_us = -(-(to_us - from_us) // 600)
+    columns: dict[int, list[float]] = {}
+    for one in reversed(expected(machine.history.messages, "plant/1/report", from_us, to_us)):
+        columns.setdefault((one.at_us - from_us) // step_us, []).append(json.loads(one.payload)["t"])
+    wanted = [(min(found), max(found), found[-1], len(found)) for _number, found in sorted(columns.items())]
+    shown = [tuple(float(cell) for cell in row.split("\t")[2:]) for row in rows]
+    # Three digits are shown.
+    assert shown == [tuple(float(f"{number:.3g}") for number in column) for column in wanted]
 
 
 def test_preview_moves_a_through_the_range_and_can_be_paused(machine: Machine) -> None:
@@ -351,7 +372,7 @@ def test_the_time_zone_is_part_of_the_link(machine: Machine) -> None:
 def test_an_export_says_first_how_much_it_can_be(machine: Machine) -> None:
     page = open_time(machine, f"?f=plant/%2B/temp&from={iso(NOW_US - HOUR_US)}&to={iso(NOW_US)}&client=plc-1")
     page.get_by_role("button", name="Export").click()
-    wanted = expected(machine.history, "plant/+/temp", NOW_US - HOUR_US, NOW_US)
+    wanted = expected(machine.history.messages, "plant/+/temp", NOW_US - HOUR_US, NOW_US)
     panel = page.get_by_role("group", name="Export")
     assert f"{len(wanted)} messages of plant/+/temp" in panel.inner_text()
     for name, form in (("JSON lines", "jsonl"), ("CSV", "csv"), ("Parquet", "parquet")):

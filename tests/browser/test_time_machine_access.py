@@ -62,7 +62,7 @@ def test_the_strip_works_by_keyboard_alone(machine: Machine) -> None:
     page.keyboard.press("Enter")
     numbers = page.locator(".bucket-table td.number").all_inner_texts()
     assert sum(int(number.replace(",", "")) for number in numbers) == len(
-        expected(machine.history, "#", in_address(page, "from"), in_address(page, "to"))
+        expected(machine.history.messages, "#", in_address(page, "from"), in_address(page, "to"))
     )
 
 

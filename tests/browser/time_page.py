@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import Any, Final
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 from tests.browser.browsing import Console
-from tests.browser.stand_in_history import History, Message
 
 Page = Any
 Locator = Any
@@ -56,6 +56,27 @@ HATCHED = """(canvas) => {
 }"""
 
 
+#: The first line of each density arrives, the others wait until `letGo` is called.
+HOLD_LINES = """const real = window.fetch;
+window.letGo = [];
+window.firstLines = [];
+window.fetch = async (url, options) => {
+  const answer = await real(url, options);
+  if (!String(url).includes('/density')) return answer;
+  const [first, ...rest] = (await answer.text()).split('\\n').filter(Boolean);
+  window.firstLines.push(JSON.parse(first));
+  const encoder = new TextEncoder();
+  const body = new ReadableStream({ start(control) {
+    control.enqueue(encoder.encode(first + '\\n'));
+    window.letGo.push(() => {
+      for (const line of rest) control.enqueue(encoder.encode(line + '\\n'));
+      control.close();
+    });
+  } });
+  return new Response(body, { status: 200 });
+};"""
+
+
 class Machine:
     """A page of the time machine, and the past that it shows."""
 
@@ -83,14 +104,14 @@ def iso(at_us: int) -> str:
 def in_address(page: Page, name: str) -> int:
     """A time of the address, in µs."""
     moment = datetime.fromisoformat(parse_qs(urlsplit(page.url).query)[name][0])
-    return round((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()) * SECOND_US + moment.microsecond
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
 def settled(page: Page) -> None:
     """Bars, messages and state are those of the address."""
     page.wait_for_function(
         """() => document.querySelector('.total[data-exact=true]')
-          && ![...document.querySelectorAll('.time-foot, .time-grid-empty')].some((e) => /asking/.test(e.textContent))
+          && !document.querySelector('.time-machine [aria-busy=true]')
           && location.search.includes('at=')"""
     )
 
@@ -129,9 +150,76 @@ def all_messages(page: Page) -> list[list[str]]:
     return rows
 
 
-def expected(history: History, topic_filter: str, from_us: int, to_us: int) -> list[Message]:
-    """Newest first."""
-    return history._matching({"filter": [topic_filter]}, from_us, to_us)[::-1]
+def matches(topic_filter: str, topic: str) -> bool:
+    """The rules of wildcards, level by level: what a test expects does not come from what it tests."""
+    wanted, levels = topic_filter.split("/"), topic.split("/")
+    if topic.startswith("$") and wanted[0] in ("+", "#"):
+        return False
+    for number, level in enumerate(wanted):
+        if level == "#":
+            return True
+        if number >= len(levels) or level not in ("+", levels[number]):
+            return False
+    return len(wanted) == len(levels)
+
+
+class Stored(Protocol):
+    """A message that a test knows: of the stand-in, or one that it has published."""
+
+    @property
+    def at_us(self) -> int: ...
+    @property
+    def topic(self) -> str: ...
+    @property
+    def payload(self) -> bytes: ...
+
+
+_Known = TypeVar("_Known", bound=Stored)
+
+
+def expected(stored: Sequence[_Known], topic_filter: str, from_us: int, to_us: int) -> list[_Known]:
+    """Those of a filter in [from, to), newest first: each is looked at."""
+    found = [one for one in stored if from_us <= one.at_us < to_us and matches(topic_filter, one.topic)]
+    return sorted(found, key=lambda one: one.at_us, reverse=True)
+
+
+def newest_at(stored: Sequence[_Known], topic_filter: str, at_us: int, back_us: int) -> dict[str, _Known]:
+    """The newest message of each topic in (at - back, at], by topic."""
+    newest: dict[str, _Known] = {}
+    for one in stored:
+        is_in = at_us - back_us < one.at_us <= at_us and matches(topic_filter, one.topic)
+        if is_in and (one.topic not in newest or newest[one.topic].at_us < one.at_us):
+            newest[one.topic] = one
+    return newest
+
+
+class Comparison(NamedTuple):
+    """What is different between two moments: topics, and the places in JSON of those that changed."""
+
+    changed: dict[str, list[str]]
+    came: list[str]
+    silent: list[str]
+
+
+def compared(stored: Sequence[Stored], topic_filter: str, a_us: int, b_us: int, back_us: int) -> Comparison:
+    a, b = newest_at(stored, topic_filter, a_us, back_us), newest_at(stored, topic_filter, b_us, back_us)
+    changed = {topic: differing(a[topic].payload, b[topic].payload) for topic in sorted(a) if topic in b}
+    return Comparison(
+        {topic: places for topic, places in changed.items() if a[topic].payload != b[topic].payload},
+        [topic for topic in sorted(b) if topic not in a],
+        [topic for topic in sorted(a) if topic not in b],
+    )
+
+
+def differing(a: bytes, b: bytes) -> list[str]:
+    """Names of two flat JSON objects that have not the same value; without objects, nothing."""
+    try:
+        left, right = json.loads(a), json.loads(b)
+    except ValueError:
+        return []
+    if not isinstance(left, dict) or not isinstance(right, dict):
+        return ["$"] if left != right else []
+    return [f"$.{name}" for name in {**left, **right} if left.get(name) != right.get(name)]
 
 
 def clock(at_us: int) -> str:

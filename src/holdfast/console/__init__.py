@@ -9,5 +9,5 @@ web/       HTTP: a request on its way
 api/       every call of the API, with its role and parameters
 static/    the page
 
-Read them in this order. Starting and supervising the process is the work of `node.console_main`.
+Read them in this order. Starting and supervising the process is the work of `node.processes.console_main`.
 """

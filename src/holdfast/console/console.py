@@ -26,9 +26,9 @@ from holdfast.console.live.broker_link import BrokerLink
 from holdfast.console.live.charts import Charts
 from holdfast.console.live.client_watch import ClientWatch
 from holdfast.console.live.live_stats import LiveStats
-from holdfast.console.live.own_numbers import OwnNumbers
+from holdfast.console.live.own_numbers import OwnNumbers, Seen
 from holdfast.console.options import ConsoleOptions
-from holdfast.console.past.history_link import HistoryLink
+from holdfast.console.past.history_link import HistoryLink, HistoryNumbers
 from holdfast.console.problems import ProblemError
 from holdfast.console.web.event_stream import StreamEvents
 from holdfast.console.web.ticker import Ticker
@@ -82,6 +82,8 @@ class Console:
         self.failed: Final = asyncio.Event()
         #: What the broker said of itself last.
         self.node: NodeInfo | None = None
+        #: Of the history process, as of the last look; None while it does not run.
+        self.history_numbers: HistoryNumbers | None = None
         self._charts_fail = False
 
     @asynccontextmanager
@@ -158,9 +160,10 @@ class Console:
 
     def own_frame(self) -> Stats:
         """The console's own numbers."""
-        alarms = dict.fromkeys(sorted(self.alarms.active_names), 1.0)
-        version = "" if self.node is None else self.node.version
-        return self.numbers.frame(version, self.live.age_s(self.now_s), alarms, is_up=self.is_up)
+        age_s = self.live.age_s(self.now_s)
+        alarms = self.alarms
+        seen = Seen(self.is_up, age_s, alarms.active_names, alarms.last_raised_s(), self.node, self.history_numbers)
+        return self.numbers.frame(seen)
 
     # ---- news of the broker (`BrokerListener`)
 
@@ -180,6 +183,8 @@ class Console:
             if not self._charts_fail:
                 _log.warning("charts cannot be kept", why=error.strerror)
             self._charts_fail = True
+        # Not with the next tick alone: a broker that cannot go on says so in its last frame.
+        self._judge()
         self.ticker.tick()
 
     def clients_begin(self) -> None:
@@ -198,10 +203,12 @@ class Console:
         while True:
             self._judge()
             self.clients.tick(is_fresh=self.is_up)
-            if count % _NODE_EVERY == 0 and self.link.is_connected:
-                # What it said last stays, and its age says how old that is.
-                with suppress(ProblemError):
-                    await self.ask_node()
+            if count % _NODE_EVERY == 0:
+                if self.link.is_connected:
+                    # What it said last stays, and its age says how old that is.
+                    with suppress(ProblemError):
+                        await self.ask_node()
+                self.history_numbers = await self.history.numbers()
             if count % _CLEAN_EVERY == 0:
                 try:
                     await asyncio.to_thread(self.audit.remove_old)

@@ -67,11 +67,11 @@ class FakeBroker:
         while data := await reader.read(65536):
             for word in frames.feed(data):
                 if isinstance(word, Request):
-                    self._answer(word, writer)
+                    self.answer(word, writer)
                     self._tell()
         writer.close()
 
-    def _answer(self, request: Request, writer: asyncio.StreamWriter) -> None:
+    def answer(self, request: Request, writer: asyncio.StreamWriter) -> None:
         if request.word not in WORDS:
             writer.write(encode_frame(Refusal(request.id, UNKNOWN_WORD, "unknown")))
             return

@@ -11,7 +11,10 @@ import msgspec
 
 
 class FakeHistory:
-    """Answers by path: a value as JSON, or a status with a value, or a list of lines that are sent one by one."""
+    """Answers by path: a value as JSON, or a status with a value, or a list of lines that are sent one by one.
+
+    None among the lines waits until the other side is gone, and `...` ends without the last chunk.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -37,6 +40,8 @@ class FakeHistory:
                 if line is None:
                     await reader.read()  # until the other side is gone
                     self.closed.set()
+                    break
+                if line is ...:
                     break
                 data = msgspec.json.encode(line) + b"\n"
                 writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")

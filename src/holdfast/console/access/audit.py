@@ -6,7 +6,7 @@
 
 1. No change without its first line on disk: if that cannot be written, the change is refused.
 2. A change without an outcome was under way when the console ended.
-3. No secret is written: whoever calls `begin` passes none.
+3. No secret is written: callers of `begin` pass none.
 """
 
 import os
@@ -80,9 +80,15 @@ class Audit:
     def _append(self, entry: Mapping[str, object]) -> None:
         self._folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
         path = self._folder / f"{datetime_of(self._clock.wall_us()):%Y-%m-%d}{_SUFFIX}"
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        line = msgspec.json.encode(entry) + b"\n"
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
-            os.write(descriptor, msgspec.json.encode(entry) + b"\n")
+            size = os.fstat(descriptor).st_size
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+                line = b"\n" + line  # behind what a power loss or a full disk has torn
+            # A disk that becomes full takes a part, and refuses the rest.
+            while line:
+                line = line[os.write(descriptor, line) :]
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -101,7 +107,7 @@ class Audit:
                 try:
                     entry = msgspec.json.decode(line, type=dict[str, Any])
                 except msgspec.MsgspecError:
-                    continue  # the last line of a power loss
+                    continue  # torn by a power loss or a full disk
                 if "outcome" in entry:
                     outcomes[entry["id"]] = entry["outcome"]
                 else:

@@ -31,13 +31,21 @@ class Identity:
             raise ProblemError(403, f"this needs the role {role}, and {self.name} has the role {self.role}")
 
     def require_topics(self, filters: list[str], parameter: str) -> None:
-        """ProblemError (403) unless every filter lies within those of this identity; 400 if one is no filter."""
-        allowed = [parse_filter(text.encode()).levels for text in self.filters]
-        for text in filters:
-            levels = parse_plain_filter(text, parameter)
-            if self.filters and not any(covers(wide, levels) for wide in allowed):
+        """ProblemError (403) unless every filter lies within those of this identity; 400 if one is no filter.
+
+        Without any filter all topics are asked for.
+        """
+        for text in filters or ["#"]:
+            if not self._covers(parse_plain_filter(text, parameter)):
                 shown = ", ".join(self.filters)
                 raise ProblemError(403, f"{self.name} may read {shown} only; name a filter within", parameter=parameter)
+
+    def may_read(self, topic_filter: str) -> bool:
+        """Whether all topics of a filter may be read."""
+        return self._covers(parse_filter(topic_filter.encode()).levels)
+
+    def _covers(self, levels: tuple[bytes, ...]) -> bool:
+        return not self.filters or any(covers(parse_filter(wide.encode()).levels, levels) for wide in self.filters)
 
 
 def parse_plain_filter(text: str, parameter: str) -> tuple[bytes, ...]:

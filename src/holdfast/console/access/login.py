@@ -35,6 +35,8 @@ TRIES: Final = 5
 TRIES_US: Final = MINUTE_US
 #: Names and addresses that are counted at one time; an attacker cannot fill the memory.
 _MAX_COUNTED: Final = 10_000
+#: Characters of a name or an address that are kept: no user has a longer name.
+_MAX_KEY: Final = 100
 #: Passwords that are checked at one time: each takes 64 MiB.
 _MAX_CHECKS: Final = 2
 _KEY_BYTES: Final = 32
@@ -62,23 +64,24 @@ class LoginLimits:
     def take(self, name: str, address: str) -> None:
         """One try. ProblemError (429) if there were too many."""
         now_us = self._clock.monotonic_us()
-        keys = (("name", name), ("address", address))
+        keys = _keys(name, address)
         for key in keys:
-            tries = self._tries.setdefault(key, deque())
+            tries = self._tries.get(key)
             while tries and now_us - tries[0] >= TRIES_US:
                 tries.popleft()
-            if len(tries) >= TRIES:
+            if tries and len(tries) >= TRIES:
                 wait_s = -(-(TRIES_US - (now_us - tries[0])) // SECOND_US)
                 detail = f"more than {TRIES} logins a minute; try again in {wait_s} s"
                 raise ProblemError(429, detail, headers={"Retry-After": str(wait_s)})
+        # Only now: what is refused leaves nothing behind.
         for key in keys:
-            self._tries[key].append(now_us)
+            self._tries.setdefault(key, deque()).append(now_us)
         if len(self._tries) > _MAX_COUNTED:
             self._forget(now_us)
 
     def give_back(self, name: str, address: str) -> None:
         """The last try was made with a secret that cannot be guessed: it does not count."""
-        for key in (("name", name), ("address", address)):
+        for key in _keys(name, address):
             if tries := self._tries.get(key):
                 tries.pop()
 
@@ -87,6 +90,11 @@ class LoginLimits:
             del self._tries[key]
         while len(self._tries) > _MAX_COUNTED:
             del self._tries[next(iter(self._tries))]
+
+
+def _keys(name: str, address: str) -> tuple[tuple[str, str], tuple[str, str]]:
+    """What a try is counted by."""
+    return (("name", name[:_MAX_KEY]), ("address", address[:_MAX_KEY]))
 
 
 class Login:

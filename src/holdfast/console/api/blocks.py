@@ -1,6 +1,6 @@
 """Blocks: clients, users and addresses that the broker does not let in."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -21,10 +21,28 @@ MAX_BLOCK_S: Final = 3650 * DAY_S
 class BlockTerms(msgspec.Struct, forbid_unknown_fields=True):
     """How long, and why."""
 
-    #: From now on; 0: without end. The bounds are those of the document: `until_us` checks them, in words of its own.
+    #: From now on; 0: without end. The bounds are those of the document: `until_us` checks them and says what is wrong.
     seconds: Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": MAX_BLOCK_S})] = 0
     #: For those who see the list; clients are not told.
     reason: str = ""
+
+
+class ClientBlocked(msgspec.Struct, frozen=True):
+    block: BlockInfo
+    #: Connections that were closed.
+    disconnected: int
+
+
+class BlockPage(msgspec.Struct, frozen=True):
+    as_of_us: int
+    total: int
+    matched: int
+    #: What is wrong with the block file; empty if nothing is.
+    problem: str
+    #: Whether blocks outlive the broker.
+    kept: bool
+    items: list[BlockInfo]
+    next_cursor: str | None
 
 
 def until_us(call: Call, seconds: int, reason: str) -> int:
@@ -36,28 +54,28 @@ def until_us(call: Call, seconds: int, reason: str) -> int:
     return call.console.clock.wall_us() + seconds * SECOND_US if seconds else 0
 
 
-async def blocks(call: Call) -> dict[str, Any]:
+async def blocks(call: Call) -> BlockPage:
     known = await call.console.blocks.current()
     limit = call.parameters["limit"]
     items = known.items
     if cursor := call.parameters.get("cursor"):
-        since_us, kind, value = decode_cursor(cursor, 3)
-        behind = (-int(since_us), str(kind), str(value))
+        since_us, kind, value = decode_cursor(cursor, int, str, str)
+        behind = (-since_us, kind, value)
         items = [one for one in items if (-one.since_us, one.kind, one.value) > behind]
     shown = items[:limit]
     last = shown[-1] if len(items) > limit else None
-    return {
-        "as_of_us": known.as_of_us,
-        "total": len(known.items),
-        "matched": len(known.items),
-        "problem": known.problem,
-        "kept": known.kept,
-        "items": shown,
-        "next_cursor": None if last is None else encode_cursor([last.since_us, last.kind, last.value]),
-    }
+    return BlockPage(
+        as_of_us=known.as_of_us,
+        total=len(known.items),
+        matched=len(known.items),
+        problem=known.problem,
+        kept=known.kept,
+        items=shown,
+        next_cursor=None if last is None else encode_cursor([last.since_us, last.kind, last.value]),
+    )
 
 
-async def block(call: Call) -> dict[str, Any]:
+async def block(call: Call) -> ClientBlocked:
     body: BlockTerms = call.body
     kind, value = _target(call)
     request = BlockRequest(((kind, value),), until_us(call, body.seconds, body.reason), body.reason, call.identity.name)
@@ -68,7 +86,7 @@ async def block(call: Call) -> dict[str, Any]:
     blocked = await call.audited("block", f"{kind} {value}", change, seconds=body.seconds, reason=body.reason)
     call.console.blocks.forget()
     assert isinstance(blocked, Blocked)
-    return {"block": blocked.blocks[0], "disconnected": blocked.disconnected}
+    return ClientBlocked(blocked.blocks[0], blocked.disconnected)
 
 
 async def unblock(call: Call) -> BlockInfo:
@@ -95,7 +113,7 @@ def _target(call: Call) -> tuple[str, str]:
 
 
 ENDPOINTS = (
-    Endpoint("GET", "blocks", VIEWER, blocks, "Blocks in force, the newest first.", (LIMIT, CURSOR)),
+    Endpoint("GET", "blocks", VIEWER, blocks, "Blocks in force, the newest first.", (LIMIT, CURSOR), answer=BlockPage),
     Endpoint(
         "PUT",
         "blocks/{kind}/{value}",
@@ -103,6 +121,7 @@ ENDPOINTS = (
         block,
         "Do not let in a client, a user or an address (`kind`: `client`, `user`, `address`), and end its connections.",
         body=BlockTerms,
+        answer=ClientBlocked,
         conflicts="The block file is wrong, or cannot be written.",
     ),
     Endpoint(

@@ -6,15 +6,21 @@ import msgspec
 
 from holdfast.console.access.identity import parse_plain_filter
 from holdfast.console.api.people import Empty
+from holdfast.console.cursors import decode_cursor, encode_cursor
 from holdfast.console.live.client_table import SORTS, ClientQuery
+from holdfast.console.past.answers import ExplainAnswer, QueuePage
 from holdfast.console.problems import ProblemError, bad_parameter
 from holdfast.console.web.endpoints import CURSOR, LIMIT, Call, Endpoint, Parameter
 from holdfast.control.words import (
+    BlockInfo,
     ClientDetail,
+    ClientRow,
+    InflightInfo,
     Kicked,
     KickRequest,
     Purged,
     SessionRequest,
+    SubscriptionInfo,
     Subscriptions,
     SubscriptionsRequest,
 )
@@ -32,6 +38,116 @@ _MAX_REASON = 1000
 class KickBody(msgspec.Struct, forbid_unknown_fields=True):
     #: What an MQTT 5 client is told.
     reason: str = ""
+
+
+class ClientKicked(msgspec.Struct, frozen=True):
+    kicked: bool
+    #: Where the client was connected from.
+    address: str
+
+
+class SessionEnded(msgspec.Struct, frozen=True):
+    ended: bool
+
+
+class QueuePurged(msgspec.Struct, frozen=True):
+    #: Messages that were dropped.
+    purged: int
+
+
+class ClientItem(msgspec.Struct, kw_only=True):
+    """A client or a session; of a refused connection, what is known of it."""
+
+    session_id: str
+    client_id: str
+    connected: bool
+    #: Since when it is connected, or offline, or when its connection was refused.
+    since_us: int | None
+    #: Whether a block keeps it out, as far as names tell; null if that is not known.
+    blocked: bool | msgspec.UnsetType | None = msgspec.UNSET
+    user: str | msgspec.UnsetType = msgspec.UNSET
+    address: str | msgspec.UnsetType = msgspec.UNSET
+    port: int | msgspec.UnsetType = msgspec.UNSET
+    listener: str | msgspec.UnsetType = msgspec.UNSET
+    transport: str | msgspec.UnsetType = msgspec.UNSET
+    #: 3, 4 or 5: MQTT 3.1, 3.1.1, 5.0; 0 of one that is offline.
+    version: int | msgspec.UnsetType = msgspec.UNSET
+    keep_alive_s: int | msgspec.UnsetType = msgspec.UNSET
+    expiry_s: int | msgspec.UnsetType = msgspec.UNSET
+    subscriptions: int | msgspec.UnsetType = msgspec.UNSET
+    inflight: int | msgspec.UnsetType = msgspec.UNSET
+    #: Whether messages wait in its queue.
+    behind: bool | msgspec.UnsetType = msgspec.UNSET
+    #: At most so many messages wait.
+    owed: int | msgspec.UnsetType = msgspec.UNSET
+    disconnected_us: int | msgspec.UnsetType | None = msgspec.UNSET
+    #: How often a connection was refused in that second, and why.
+    refused: int | msgspec.UnsetType = msgspec.UNSET
+    detail: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class ClientsAnswer(msgspec.Struct):
+    #: When the broker told of connected clients; null if it never did.
+    as_of_us: int | None
+    #: False while the broker still tells of its clients.
+    complete: bool
+    total: int | None
+    #: Those that the question finds.
+    matched: int | None
+    items: list[ClientItem]
+    next_cursor: str | None
+    offline_as_of_us: int | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class ClientAnswer(msgspec.Struct, kw_only=True):
+    """A session: as the broker has it in memory, and of one that is offline as its files have it."""
+
+    session_id: str
+    #: Null if it is offline.
+    connection: ClientRow | None
+    #: Of one that is offline: what `history/sessions` has; null if it is connected.
+    session: dict[str, Any] | None
+    #: The block that keeps it out, as far as names tell.
+    block: BlockInfo | None
+    user: str | msgspec.UnsetType = msgspec.UNSET
+    expiry_s: int | msgspec.UnsetType = msgspec.UNSET
+    disconnected_us: int | msgspec.UnsetType = msgspec.UNSET
+    subscriptions: tuple[SubscriptionInfo, ...] | msgspec.UnsetType = msgspec.UNSET
+    subscription_count: int | msgspec.UnsetType = msgspec.UNSET
+    inflight: tuple[InflightInfo, ...] | msgspec.UnsetType = msgspec.UNSET
+    inflight_count: int | msgspec.UnsetType = msgspec.UNSET
+    owed: int | msgspec.UnsetType = msgspec.UNSET
+    has_will: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+class SubscriptionRow(msgspec.Struct, frozen=True):
+    """A subscription, or a group of shared ones."""
+
+    #: As the client wrote it, `$share/…` and `$replay/…` included.
+    filter: str
+    qos: int
+    session_id: str
+    #: The session that has it; null for a group.
+    client: str | None
+    #: The group of a shared subscription.
+    group: str | None
+    members: int
+    no_local: bool
+    retain_as_published: bool
+    retain_handling: int
+    identifier: int
+    #: From when on it gets messages: when it was made, or where its replay began; 1 for the earliest message there was.
+    since_us: int | None
+    #: How far its replay has come, if one is under way; 1 if it has just begun.
+    replayed_us: int | None
+
+
+class SubscriptionPage(msgspec.Struct, frozen=True):
+    as_of_us: int
+    items: list[SubscriptionRow]
+    #: Whether there are others.
+    more: bool
+    next_cursor: str | None
 
 
 async def clients(call: Call) -> dict[str, Any]:
@@ -56,11 +172,15 @@ async def clients(call: Call) -> dict[str, Any]:
 
 
 async def _refused(call: Call) -> dict[str, Any]:
-    """Clients whose connections were refused lately, from the events: an entry for each refusal."""
+    """Clients whose connections were refused lately, from the events, the newest first: an entry for each refusal."""
+    for name, _value in call.given:
+        if name not in ("state", "limit", "cursor"):
+            detail = "is no parameter with state=refused; search with: events?reason=connect_refused&client=ID"
+            raise bad_parameter(name, detail)
+    # Why a connection was refused may name the topic of its will.
+    call.identity.require_topics([], "state")
     parameters = [("reason", "connect_refused"), ("since", _REFUSED_SINCE)]
-    parameters += [(name, value) for name, value in call.given if name in ("limit", "cursor")]
-    if call.parameters.get("q"):
-        parameters.append(("client", call.parameters["q"]))
+    parameters += [(name, value) for name, value in call.given if name != "state"]
     answer = await call.console.history.get("/events", parameters)
     items = [
         {
@@ -76,8 +196,8 @@ async def _refused(call: Call) -> dict[str, Any]:
     return {
         "as_of_us": answer.get("as_of_us") or call.console.clock.wall_us(),
         "complete": True,
-        "total": len(items),
-        "matched": len(items),
+        "total": answer.get("matched"),
+        "matched": answer.get("matched"),
         "items": items,
         "next_cursor": answer.get("next_cursor"),
     }
@@ -112,7 +232,7 @@ async def client(call: Call) -> dict[str, Any]:
     return {"session_id": session_id, "connection": None, **(detail or {}), "session": session, "block": shown}
 
 
-async def subscriptions(call: Call) -> dict[str, Any]:
+async def subscriptions(call: Call) -> SubscriptionPage:
     topic, under = call.parameters.get("topic", ""), call.parameters.get("under", "")
     if bool(topic) == bool(under):
         raise bad_parameter("topic", "and under: give one of them, a topic or a filter")
@@ -123,20 +243,27 @@ async def subscriptions(call: Call) -> dict[str, Any]:
             raise bad_parameter("topic", f"is no topic: {error.detail}") from None
     else:
         parse_plain_filter(under, "under")
-    request = SubscriptionsRequest(topic, under, call.parameters["limit"])
+    call.identity.require_topics([topic or under], "topic" if topic else "under")
+    after: tuple[str, str] | None = None
+    if cursor := call.parameters.get("cursor"):
+        session_id, raw = decode_cursor(cursor, str, str)
+        after = (session_id, raw)
+    request = SubscriptionsRequest(topic, under, call.parameters["limit"], after)
     found = await call.console.link.request("subscriptions", request)
     assert isinstance(found, Subscriptions)
-    items = [_shown_subscription(item) for item in msgspec.to_builtins(found.items)]
-    return {
-        "as_of_us": call.console.clock.wall_us(),
-        "items": items,
-        "more": found.more,
-        "next_cursor": None,
-    }
+    items = [_shown_subscription(item) for item in found.items]
+    # An older broker has the first page alone.
+    goes_on = found.more and found.in_order and bool(found.items)
+    next_cursor = encode_cursor([found.items[-1].session_id, found.items[-1].filter]) if goes_on else None
+    return SubscriptionPage(call.console.clock.wall_us(), items, found.more, next_cursor)
 
 
-def _shown_subscription(item: dict[str, Any]) -> dict[str, Any]:
-    return {**item, "client": item["session_id"] or None, "group": item["group"] or None}
+def _shown_subscription(item: SubscriptionInfo) -> SubscriptionRow:
+    fields = msgspec.structs.asdict(item)
+    fields["client"] = item.session_id
+    for name in ("client", "group", "since_us", "replayed_us"):
+        fields[name] = fields[name] or None
+    return SubscriptionRow(**fields)
 
 
 def check_reason(reason: str) -> None:
@@ -145,7 +272,7 @@ def check_reason(reason: str) -> None:
         raise bad_parameter("reason", f"has {len(reason)} characters; at most {_MAX_REASON} are taken")
 
 
-async def kick(call: Call) -> dict[str, Any]:
+async def kick(call: Call) -> ClientKicked:
     body: KickBody = call.body
     session_id = call.path["id"]
     check_reason(body.reason)
@@ -155,20 +282,20 @@ async def kick(call: Call) -> dict[str, Any]:
 
     kicked = await call.audited("kick", session_id, change, reason=body.reason)
     assert isinstance(kicked, Kicked)
-    return {"kicked": True, "address": kicked.address}
+    return ClientKicked(True, kicked.address)
 
 
-async def end_session(call: Call) -> dict[str, Any]:
+async def end_session(call: Call) -> SessionEnded:
     session_id = call.path["id"]
 
     async def change() -> msgspec.Struct:
         return await call.console.link.request("end_session", SessionRequest(session_id))
 
     await call.audited("end session", session_id, change)
-    return {"ended": True}
+    return SessionEnded(True)
 
 
-async def purge_queue(call: Call) -> dict[str, Any]:
+async def purge_queue(call: Call) -> QueuePurged:
     session_id = call.path["id"]
 
     async def change() -> msgspec.Struct:
@@ -176,7 +303,7 @@ async def purge_queue(call: Call) -> dict[str, Any]:
 
     purged = await call.audited("purge queue", session_id, change)
     assert isinstance(purged, Purged)
-    return {"purged": purged.messages}
+    return QueuePurged(purged.messages)
 
 
 async def queue(call: Call) -> Any:
@@ -198,15 +325,28 @@ ENDPOINTS = (
         "Clients and sessions, searched, filtered and sorted.",
         (
             Parameter("q", "Part of the client id, the user or the address."),
-            Parameter("state", "These only.", choices=("connected", "offline", "behind", "refused")),
+            Parameter(
+                "state",
+                "These only; `refused`: connections that were refused in the last day, not searched or sorted.",
+                choices=("connected", "offline", "behind", "refused"),
+            ),
             Parameter("user", "Of this user only."),
             Parameter("listener", "Connected through this listener only."),
             Parameter("sort", "What to sort by; `-` in front for the largest first.", default="client", choices=_SORTS),
             LIMIT,
             CURSOR,
         ),
+        answer=ClientsAnswer,
     ),
-    Endpoint("GET", "clients/{id}", VIEWER, client, "A client, with its session, in flight and subscriptions."),
+    Endpoint(
+        "GET",
+        "clients/{id}",
+        VIEWER,
+        client,
+        "A client, with its session, in flight and subscriptions.",
+        answer=ClientAnswer,
+        shows_all_topics=True,
+    ),
     Endpoint(
         "POST",
         "clients/{id}/kick",
@@ -214,6 +354,7 @@ ENDPOINTS = (
         kick,
         "End the connection of a client.",
         body=KickBody,
+        answer=ClientKicked,
     ),
     Endpoint(
         "GET",
@@ -225,10 +366,28 @@ ENDPOINTS = (
             Parameter("topic", "A topic: who gets it?"),
             Parameter("under", "A filter: what lies within it?"),
             LIMIT,
+            CURSOR,
         ),
+        answer=SubscriptionPage,
     ),
-    Endpoint("DELETE", "sessions/{id}", OPERATOR, end_session, "End a session and its connection.", body=Empty),
-    Endpoint("DELETE", "sessions/{id}/queue", OPERATOR, purge_queue, "Empty the queue of a session.", body=Empty),
+    Endpoint(
+        "DELETE",
+        "sessions/{id}",
+        OPERATOR,
+        end_session,
+        "End a session and its connection.",
+        body=Empty,
+        answer=SessionEnded,
+    ),
+    Endpoint(
+        "DELETE",
+        "sessions/{id}/queue",
+        OPERATOR,
+        purge_queue,
+        "Empty the queue of a session.",
+        body=Empty,
+        answer=QueuePurged,
+    ),
     Endpoint(
         "GET",
         "sessions/{id}/queue",
@@ -236,6 +395,7 @@ ENDPOINTS = (
         queue,
         "The messages that wait for a session.",
         (LIMIT, CURSOR),
+        answer=QueuePage,
         shows_all_topics=True,
     ),
     Endpoint(
@@ -249,6 +409,7 @@ ENDPOINTS = (
             Parameter("since", "From when on: -1h, a time, or microseconds.", default="-1h"),
             LIMIT,
         ),
+        answer=ExplainAnswer,
         topics="filter",
     ),
 )

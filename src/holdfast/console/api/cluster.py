@@ -1,13 +1,19 @@
 """The cluster of the node: members, vnodes, digests, registry paths, and who took over from whom."""
 
-from typing import Any
+import msgspec
 
 from holdfast.console.web.endpoints import Call, Endpoint, Parameter
-from holdfast.control.words import ClusterInfo, Nothing, TakeoverRows, TakeoversRequest
+from holdfast.control.words import ClusterInfo, Nothing, TakeoverInfo, TakeoverRows, TakeoversRequest
 from holdfast.model.roles import VIEWER
 
 _NO_CLUSTER = "The broker is a single node."
 _STARTING = "The broker is starting."
+
+
+class TakeoverPage(msgspec.Struct, frozen=True):
+    as_of_us: int
+    #: The newest first.
+    items: tuple[TakeoverInfo, ...]
 
 
 async def cluster(call: Call) -> ClusterInfo:
@@ -16,10 +22,10 @@ async def cluster(call: Call) -> ClusterInfo:
     return found
 
 
-async def takeovers(call: Call) -> dict[str, Any]:
+async def takeovers(call: Call) -> TakeoverPage:
     found = await call.console.link.request("takeovers", TakeoversRequest(call.parameters.get("client", "")))
     assert isinstance(found, TakeoverRows)
-    return {"as_of_us": call.console.clock.wall_us(), "items": found.items}
+    return TakeoverPage(call.console.clock.wall_us(), found.items)
 
 
 ENDPOINTS = (
@@ -40,6 +46,7 @@ ENDPOINTS = (
         takeovers,
         "The last takeovers and refused connections, the newest first; of one client, each of its last connections.",
         (Parameter("client", "Of this session: the client id, behind a mount point with that in front."),),
+        answer=TakeoverPage,
         missing=_NO_CLUSTER,
         conflicts=_STARTING,
     ),

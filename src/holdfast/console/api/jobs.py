@@ -1,6 +1,6 @@
-"""Jobs: what the console runs as a process of its own."""
+"""Jobs: what the console runs as separate processes."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -46,8 +46,17 @@ class ResumeBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         return "ResumeBody(…)"
 
 
-async def jobs(call: Call) -> dict[str, Any]:
-    return call.console.jobs.shown()
+class JobPage(msgspec.Struct, frozen=True):
+    as_of_us: int
+    #: The newest first.
+    items: list[Job]
+    next_cursor: None
+
+
+async def jobs(call: Call) -> JobPage:
+    shown = call.console.jobs.shown()
+    items = [job for job in shown["items"] if call.identity.may_read(job.replay.filter)]
+    return JobPage(shown["as_of_us"], items, None)
 
 
 async def start_job(call: Call) -> Job:
@@ -86,6 +95,7 @@ async def start_job(call: Call) -> Job:
 
 async def stop_job(call: Call) -> Job:
     job = call.console.jobs.get(call.path["id"])
+    call.identity.require_topics([job.replay.filter], "id")
 
     async def change() -> Job:
         return await call.console.jobs.stop(job.id)
@@ -96,10 +106,10 @@ async def stop_job(call: Call) -> Job:
 
 async def resume_job(call: Call) -> Job:
     job = call.console.jobs.get(call.path["id"])
+    call.identity.require_topics([job.replay.filter], "id")
     body: ResumeBody = call.body
     check_speed(body.speed or job.replay.speed)
     _check_password(job.replay.user, body.password)
-    call.identity.require_topics([job.replay.filter], "filter")
     target = _target(call)
 
     async def change() -> Job:
@@ -124,7 +134,7 @@ def _target(call: Call) -> list[str]:
 
 
 ENDPOINTS = (
-    Endpoint("GET", "jobs", VIEWER, jobs, "Jobs that run, and the last that ended; the newest first."),
+    Endpoint("GET", "jobs", VIEWER, jobs, "Jobs that run, and the last that ended; the newest first.", answer=JobPage),
     Endpoint(
         "POST",
         "jobs",

@@ -6,11 +6,12 @@ import msgspec
 from starlette.responses import Response, StreamingResponse
 
 from holdfast.console.api.people import Empty
+from holdfast.console.live.alarms import Alarm
 from holdfast.console.live.charts import SERIES
 from holdfast.console.problems import ProblemError, bad_parameter
 from holdfast.console.web.endpoints import Call, Endpoint, Parameter
 from holdfast.console.web.event_stream import stream_events
-from holdfast.control.words import LogLevelRequest, Nothing, Reloaded
+from holdfast.control.words import ListenerInfo, LogLevelRequest, Nothing, Reloaded
 from holdfast.model.roles import ADMIN, OPERATOR, VIEWER
 from holdfast.model.time import DAY_S, HOUR_US
 from holdfast.topics.since import MAX_US
@@ -22,8 +23,84 @@ MAX_MUTE_S: Final = 30 * DAY_S
 
 
 class MuteBody(msgspec.Struct, forbid_unknown_fields=True):
-    #: How long; 0 ends it. The bounds are those of the document: `mute_alarm` checks them, in words of its own.
+    #: How long; 0 ends it. The bounds are those of the document: `mute_alarm` checks them and describes what is wrong.
     seconds: Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": MAX_MUTE_S})]
+
+
+class ShownAlarm(Alarm, kw_only=True):
+    """An alarm, with the part of the runbook that says what to do."""
+
+    runbook: str
+
+
+class ConsoleInfo(msgspec.Struct):
+    version: str
+    started_us: int
+
+
+class NodeAnswer(msgspec.Struct, kw_only=True):
+    """What the broker is, and whether it takes messages. What it alone knows is left out until it has answered."""
+
+    #: That of `NodeInfo`; `away` while it does not answer.
+    state: str
+    detail: str
+    now_us: int
+    #: Seconds since the newest numbers came; null if none ever did.
+    frame_age_s: float | None
+    #: Whether there is a history process to ask.
+    has_past: bool
+    #: Whether this console shows a data folder without a broker.
+    read_only: bool
+    #: What the node knows of its cluster, by the names below `$SYS/broker/`; null without a cluster.
+    cluster: Any
+    console: ConsoleInfo
+    time_zone_note: str
+    data_folder: str | msgspec.UnsetType = msgspec.UNSET
+    version: str | msgspec.UnsetType = msgspec.UNSET
+    compiled: bool | msgspec.UnsetType = msgspec.UNSET
+    pid: int | msgspec.UnsetType = msgspec.UNSET
+    started_us: int | msgspec.UnsetType = msgspec.UNSET
+    durability: str | msgspec.UnsetType = msgspec.UNSET
+    listeners: tuple[ListenerInfo, ...] | msgspec.UnsetType = msgspec.UNSET
+
+
+class ShownHistogram(msgspec.Struct):
+    #: Upper bounds of the buckets but the last.
+    bounds_s: tuple[float, ...]
+    #: How many values were at most each bound and above the one before, since the start.
+    counts: tuple[int, ...]
+    sum: float
+
+
+class StatsAnswer(msgspec.Struct, kw_only=True):
+    """By the names of the metrics, without `holdfast_`."""
+
+    #: When the broker counted; null if it never told.
+    as_of_us: int | None
+    age_s: float | None
+    numbers: dict[str, float]
+    #: By metric and by the value of its label.
+    labelled: dict[str, dict[str, float]]
+    histograms: dict[str, ShownHistogram]
+    #: Counters per second, over the last five; those with a label added up.
+    rates: dict[str, float]
+    state: str | msgspec.UnsetType = msgspec.UNSET
+    detail: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class AlarmPage(msgspec.Struct):
+    as_of_us: int
+    #: Active ones, then those that are over; the newest first.
+    items: list[ShownAlarm]
+
+
+class SeriesAnswer(msgspec.Struct):
+    """Values by name and step; null where the broker did not run. Without names: the names there are."""
+
+    step_s: int | None
+    from_us: int | None
+    names: list[str]
+    values: list[list[float | None]]
 
 
 class LogLevelBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -118,8 +195,15 @@ _TIMES = (
 )
 
 ENDPOINTS = (
-    Endpoint("GET", "node", VIEWER, node, "What the broker is, and whether it takes messages."),
-    Endpoint("GET", "stats", VIEWER, stats, "The newest numbers of the broker, with their age and rates."),
+    Endpoint("GET", "node", VIEWER, node, "What the broker is, and whether it takes messages.", answer=NodeAnswer),
+    Endpoint(
+        "GET",
+        "stats",
+        VIEWER,
+        stats,
+        "The newest numbers of the broker, with their age and rates.",
+        answer=StatsAnswer,
+    ),
     Endpoint(
         "GET",
         "series",
@@ -127,6 +211,7 @@ ENDPOINTS = (
         series,
         "Charts: counters as rates per second, histograms as quantiles; null where the broker did not run.",
         (Parameter("names", "Names of series, with commas; without it, all names are listed."), *_TIMES),
+        answer=SeriesAnswer,
     ),
     Endpoint(
         "GET",
@@ -136,7 +221,7 @@ ENDPOINTS = (
         "Server-sent events, one a second: `stats`, `node`, `alarms`, `jobs`.",
         content_types=("text/event-stream",),
     ),
-    Endpoint("GET", "alarms", VIEWER, alarms, "Active alarms, then past ones."),
+    Endpoint("GET", "alarms", VIEWER, alarms, "Active alarms, then past ones.", answer=AlarmPage),
     Endpoint(
         "POST",
         "alarms/{name}/mute",
@@ -144,6 +229,7 @@ ENDPOINTS = (
         mute_alarm,
         "Mute an active alarm for some seconds; 0 ends that.",
         body=MuteBody,
+        answer=ShownAlarm,
     ),
     Endpoint(
         "POST",

@@ -6,6 +6,18 @@ from typing import Any, Final
 
 from starlette.responses import Response, StreamingResponse
 
+from holdfast.console.past.answers import (
+    CompareAnswer,
+    EventPage,
+    MessagePage,
+    PatternRow,
+    PlotAnswer,
+    RetainedPage,
+    ShownLease,
+    StateAnswer,
+    TopicsAnswer,
+    ZonesAnswer,
+)
 from holdfast.console.past.history_link import HistoryAnswer
 from holdfast.console.problems import ProblemError
 from holdfast.console.web.endpoints import CURSOR, LIMIT, MAX_LIMIT, Call, Endpoint, Handler, Parameter
@@ -92,6 +104,7 @@ ENDPOINTS = (
             _TO,
             Parameter("full", "Whether long payloads are given whole.", "flag"),
         ),
+        answer=MessagePage,
         topics="filter",
     ),
     Endpoint(
@@ -108,6 +121,7 @@ ENDPOINTS = (
             Parameter("retained", "Whether only retained messages count.", "flag"),
             Parameter("limit", "Topics.", "integer", None, 1, 10_000),
         ),
+        answer=StateAnswer,
         topics="filter",
     ),
     Endpoint(
@@ -123,6 +137,7 @@ ENDPOINTS = (
             Parameter("b", "Another one.", required=True),
             _LOOK_BACK,
         ),
+        answer=CompareAnswer,
         topics="filter",
     ),
     Endpoint(
@@ -138,6 +153,7 @@ ENDPOINTS = (
             _TO,
             Parameter("points", "Columns.", "integer", None, 1, 2000),
         ),
+        answer=PlotAnswer,
         topics="topic",
     ),
     Endpoint(
@@ -151,6 +167,7 @@ ENDPOINTS = (
             Parameter("q", "Part of the name."),
             Parameter("limit", "Topics.", "integer", None, 1, MAX_LIMIT),
         ),
+        answer=TopicsAnswer,
         shows_all_topics=True,
     ),
     Endpoint(
@@ -160,16 +177,35 @@ ENDPOINTS = (
         _pass("/retained"),
         "Retained messages of a filter.",
         (_FILTER, LIMIT, CURSOR),
+        answer=RetainedPage,
         topics="filter",
     ),
-    Endpoint("GET", "history/zones", VIEWER, _pass("/zones"), "Zones of the log, with their generations."),
-    Endpoint("GET", "history/patterns", VIEWER, _pass("/patterns"), "What was learned of topics.", is_list=True),
+    Endpoint(
+        "GET",
+        "history/zones",
+        VIEWER,
+        _pass("/zones"),
+        "Zones of the log, with their filters and generations.",
+        answer=ZonesAnswer,
+        shows_all_topics=True,
+    ),
+    Endpoint(
+        "GET",
+        "history/patterns",
+        VIEWER,
+        _pass("/patterns"),
+        "What was learned of topics.",
+        answer=PatternRow,
+        shows_all_topics=True,
+        is_list=True,
+    ),
     Endpoint(
         "GET",
         "history/leases",
         VIEWER,
         _pass("/leases"),
         "Leases of pipelines, which retention waits for.",
+        answer=ShownLease,
         is_list=True,
     ),
     Endpoint(
@@ -205,5 +241,7 @@ ENDPOINTS = (
             LIMIT,
             CURSOR,
         ),
+        answer=EventPage,
+        topics="topic",
     ),
 )

@@ -1,5 +1,6 @@
 """Who is logged in: login, logout, me, audit."""
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -33,6 +34,29 @@ class Me(msgspec.Struct, frozen=True):
     #: `link`, `user` or `token`.
     kind: str
     expires_us: int | None
+
+
+class AuditEntry(msgspec.Struct, frozen=True):
+    """A change that somebody made."""
+
+    id: str
+    at_us: int
+    name: str
+    #: `link`, `user` or `token`.
+    kind: str
+    role: str
+    address: str
+    what: str
+    target: str
+    detail: dict[str, Any]
+    #: `done`, why it failed, or null if that is not known.
+    outcome: str | None
+
+
+class AuditPage(msgspec.Struct, frozen=True):
+    as_of_us: int
+    items: list[AuditEntry]
+    next_cursor: str | None
 
 
 class Empty(msgspec.Struct, forbid_unknown_fields=True):
@@ -80,9 +104,10 @@ async def audit(call: Call) -> dict[str, Any]:
     cursor = call.parameters.get("cursor")
     before = None
     if cursor:
-        at_us, id_ = decode_cursor(cursor, 2)
-        before = (int(at_us), str(id_))
-    entries = call.console.audit.read(limit + 1, before)
+        at_us, id_ = decode_cursor(cursor, int, str)
+        before = (at_us, id_)
+    # In a thread: the file of a day may be long.
+    entries = await asyncio.to_thread(call.console.audit.read, limit + 1, before)
     shown = entries[:limit]
     more = len(entries) > limit
     return {
@@ -108,5 +133,14 @@ ENDPOINTS = (
     ),
     Endpoint("POST", "logout", VIEWER, log_out, "Log out; the cookie is not good any more.", body=Empty, answer=Empty),
     Endpoint("GET", "me", VIEWER, me, "Who is logged in, with which role, and until when.", answer=Me),
-    Endpoint("GET", "audit", ADMIN, audit, "Who changed what, and how it ended; the newest first.", (LIMIT, CURSOR)),
+    Endpoint(
+        "GET",
+        "audit",
+        ADMIN,
+        audit,
+        "Who changed what, and how it ended; the newest first.",
+        (LIMIT, CURSOR),
+        answer=AuditPage,
+        shows_all_topics=True,
+    ),
 )

@@ -1,4 +1,4 @@
-"""The jobs of a console: known kinds of commands, each a process of its own, kept in a file of the console's folder.
+"""The jobs of a console: known kinds of commands, each a separate process, kept in a file of the console's folder.
 
     POST jobs ──▶ running ──┬──▶ done
                      ▲      ├──▶ failed ──┐
@@ -7,7 +7,7 @@
 
 1. A job that runs is not started a second time.
 2. Jobs end with the console. What ran when the console was killed is `stopped` at its next start, and can go on.
-3. The file has no secret: whoever resumes a job gives the password again.
+3. The file has no secret: a user who resumes a job gives the password again.
 """
 
 import asyncio

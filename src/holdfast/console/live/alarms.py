@@ -3,11 +3,13 @@
     measure ≥ raise_at ─▶ active ── measure < clear_at ─▶ past        two thresholds, so that none flutters
 
 1. Each alarm has a part of the runbook that says what to do.
-2. What cannot be measured leaves an alarm as it is: a broker that is away does not make its disk healthy.
+2. What cannot be measured leaves an alarm as it is: a broker that is away does not make its disk healthy. A number
+   that the last frame has without any label is measured: the last lease, listener or backend is gone.
 3. Active and past alarms survive the process (`alarms.json`); at most 500 past ones are kept.
-4. A muted alarm is active, and says until when nobody wants to hear of it.
+4. A muted alarm is active, and says until when it is muted.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,14 +55,45 @@ class Situation:
         return "" if self.live.last is None else self.live.last.reload_problem
 
     @property
+    def broken_leases(self) -> str:
+        """The names of leases that retention broke."""
+        return ", ".join(sorted(self.labelled("lease_broken_timestamp_seconds") or ()))
+
+    @property
+    def first_certificate(self) -> tuple[str, float] | None:
+        """The listener whose certificate ends first, and in how many days; None without one."""
+        ends = self.labelled("certificate_expiry_timestamp_seconds")
+        if not ends:
+            return None
+        listener = min(ends, key=ends.__getitem__)
+        return listener, (ends[listener] - self.now_s) / DAY_S
+
+    @property
+    def certificate(self) -> str:
+        """What there is to say of the certificate that ends first."""
+        listener, days = self.first_certificate or ("", 0.0)
+        when = f"ends in {days:.0f} days" if days >= 0 else f"ended {-days:.0f} days ago"
+        return f"the certificate of the listener {listener} {when}"
+
+    @property
+    def damage(self) -> str:
+        """What there is to say of damaged data."""
+        reports, parts = self.number("damage_reports") or 0.0, self.number("unreadable_parts") or 0.0
+        return (
+            f"{reports:.0f} reports of damage lie in quarantine, and "
+            f"{parts:.0f} parts or records could not be read since the start"
+        )
+
+    @property
     def wrong(self) -> str:
         return "; ".join(self.wrong_files)
 
     def number(self, name: str) -> float | None:
         return None if self.live.last is None else self.live.last.numbers.get(name)
 
-    def labelled(self, name: str) -> dict[str, float]:
-        return {} if self.live.last is None else self.live.last.labelled.get(name, {})
+    def labelled(self, name: str) -> dict[str, float] | None:
+        """By label, empty if nothing has one; None if the last frame lacks the number, or none ever came."""
+        return None if self.live.last is None else self.live.last.labelled.get(name)
 
 
 @dataclass(frozen=True)
@@ -82,20 +115,42 @@ def _disk_used_share(situation: Situation) -> float | None:
     return None if free is None or not total else 100.0 * (1.0 - free / total)
 
 
+def _segment_backlog(situation: Situation) -> float | None:
+    """Of all zones: one process builds their segments. None if it does not count them."""
+    by_zone = situation.labelled("segment_backlog_messages")
+    return None if by_zone is None else sum(by_zone.values())
+
+
 def _days_to_expiry(situation: Situation) -> float | None:
     """Negative days until the first certificate ends, so that more is worse."""
-    ends = situation.labelled("certificate_expiry_timestamp_seconds").values()
-    return max((-(end_s - situation.now_s) / DAY_S for end_s in ends), default=None)
+    if situation.labelled("certificate_expiry_timestamp_seconds") is None:
+        return None
+    first = situation.first_certificate
+    return -math.inf if first is None else -first[1]
 
 
-def _largest(name: str) -> Callable[[Situation], float | None]:
-    return lambda situation: max(situation.labelled(name).values(), default=None)
+def _largest(*names: str) -> Callable[[Situation], float | None]:
+    """The largest value of several numbers with labels; 0 if nothing has a label."""
+
+    def measure(situation: Situation) -> float | None:
+        known = [values for name in names if (values := situation.labelled(name)) is not None]
+        return max((value for values in known for value in values.values()), default=0.0) if known else None
+
+    return measure
 
 
-def _lease_lag(situation: Situation) -> float | None:
-    """Seconds that a pipeline is behind, or has not been heard of."""
-    names = ("lease_lag_seconds", "lease_age_seconds")
-    return max((value for name in names for value in situation.labelled(name).values()), default=None)
+def _damage(situation: Situation) -> float | None:
+    """Reports in quarantine, and parts that could not be read and were left where they are."""
+    counts = [situation.number(name) for name in ("damage_reports", "unreadable_parts")]
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+def _commit_p99(situation: Situation) -> float | None:
+    """0 once nothing is committed any more and nothing waits for it."""
+    p99 = _p99("commit_seconds")(situation)
+    is_idle = situation.live.previous is not None and situation.number("commit_waiting") == 0.0
+    return 0.0 if p99 is None and is_idle else p99
 
 
 def _p99(name: str) -> Callable[[Situation], float | None]:
@@ -108,11 +163,34 @@ RULES: Final = (
     AlarmRule(
         "disk_full", "the-disk-is-full", lambda s: s.number("disk_refusing"), 1, 1, "messages are refused: no room"
     ),
-    AlarmRule("loop_stalled", "the-event-loop-stalls", _p99("loop_lag_seconds"), 1, 0.25, "the loop is {0:g} s late"),
-    AlarmRule("commit_slow", "commits-are-slow", _p99("commit_seconds"), 1, 0.25, "1 % of commits take {0:g} s"),
     AlarmRule(
-        "certificate_expiring", "a-certificate-ends", _days_to_expiry, -14, -20, "a certificate ends in {0:.0f} days"
+        "poisoned",
+        "a-sync-failed",
+        lambda s: s.number("poisoned"),
+        1,
+        1,
+        "a write or a sync has failed: nothing is stored any more, and the broker ends",
     ),
+    AlarmRule(
+        "damaged",
+        "data-is-damaged",
+        _damage,
+        1,
+        1,
+        "{s.damage}",
+    ),
+    AlarmRule("loop_stalled", "the-event-loop-stalls", _p99("loop_lag_seconds"), 1, 0.25, "the loop is {0:g} s late"),
+    AlarmRule("commit_slow", "commits-are-slow", _commit_p99, 1, 0.25, "1 % of commits take {0:g} s"),
+    # A broker that is busy lets a million messages wait, and has segments built from then on.
+    AlarmRule(
+        "segments_waiting",
+        "segments-are-not-built",
+        _segment_backlog,
+        2_000_000,
+        1_500_000,
+        "{0:,.0f} messages are in no segment: filters read all of them",
+    ),
+    AlarmRule("certificate_expiring", "a-certificate-ends", _days_to_expiry, -14, -20, "{s.certificate}"),
     AlarmRule(
         "drops_rising",
         "messages-are-dropped",
@@ -127,10 +205,19 @@ RULES: Final = (
     AlarmRule(
         "lease_lagging",
         "a-lease-lags",
-        _lease_lag,
+        # Behind, or not heard of.
+        _largest("lease_lag_seconds", "lease_age_seconds"),
         3600,
         1800,
         "a pipeline is {0:.0f} s behind, or has not renewed its lease for so long",
+    ),
+    AlarmRule(
+        "lease_broken",
+        "a-lease-is-broken",
+        lambda s: s.number("leases_broken"),
+        1,
+        1,
+        "retention did not wait for: {s.broken_leases}",
     ),
     AlarmRule(
         "credentials_wrong", "a-user-or-token-file-is-wrong", lambda s: float(len(s.wrong_files)), 1, 1, "{s.wrong}"
@@ -200,6 +287,13 @@ class Alarms:
     def active_names(self) -> frozenset[str]:
         return frozenset(self._active)
 
+    def last_raised_s(self) -> dict[str, float]:
+        """By alarm: when it was last raised, in seconds since 1970; also of those that are over, as far as kept."""
+        raised: dict[str, float] = {}
+        for alarm in (*self._active.values(), *self._past):
+            raised[alarm.alarm] = max(raised.get(alarm.alarm, 0.0), alarm.since_us / SECOND_US)
+        return raised
+
     def judge(self, situation: Situation) -> bool:
         """Raise and clear alarms; whether any was."""
         changed = False
@@ -208,7 +302,7 @@ class Alarms:
             if value is None:
                 continue
             active = self._active.get(rule.name)
-            detail = rule.text.format(abs(value), s=situation)
+            detail = rule.text.format(value, s=situation)
             if active is None and value >= rule.raise_at:
                 self._active[rule.name] = Alarm(rule.name, self._clock.wall_us(), detail)
                 _log.warning("alarm raised", alarm=rule.name, detail=detail)

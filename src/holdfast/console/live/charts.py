@@ -105,7 +105,7 @@ def _value(name: str, stats: Stats, previous: Stats | None, rates: dict[str, flo
         return _quantile(name, stats, previous)
     if metric.kind == COUNTER:
         return rates.get(name)
-    if metric.label:
+    if metric.labels:
         values = stats.labelled.get(name)
         return None if values is None else float(sum(values.values()))
     return stats.numbers.get(name)

@@ -147,7 +147,7 @@ class ClientTable:
             # The same sign for both columns, so that an index serves.
             sign = "<" if descending else ">"
             where.append(f"({column}, session_id) {sign} (?, ?)")
-            values += decode_cursor(query.cursor, 2)
+            values += decode_cursor(query.cursor, int | float | str, str)
         order = "DESC" if descending else "ASC"
         rows = one(
             f"SELECT {', '.join(_FIELDS)}, connected, disconnected_us FROM client {_where(where)} "

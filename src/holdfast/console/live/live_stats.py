@@ -11,7 +11,7 @@ from holdfast.model.time import SECOND_US
 
 #: Rates are taken over this time.
 RATE_US: Final = 5 * SECOND_US
-_LABELLED_COUNTERS: Final = tuple(metric.name for metric in BROKER_METRICS if metric.kind == COUNTER and metric.label)
+_LABELLED_COUNTERS: Final = tuple(metric.name for metric in BROKER_METRICS if metric.kind == COUNTER and metric.labels)
 #: A frame that is older than this is no sign of life.
 FRESH_S: Final = 5.0
 
@@ -28,7 +28,7 @@ class LiveStats:
         self._frames: Final[deque[_Frame]] = deque()
 
     def take(self, stats: Stats, now_s: float) -> None:
-        """A new frame. One from a broker that was started again begins anew."""
+        """A new frame. One from a broker that was started again begins new series."""
         frames = self._frames
         if frames and (stats.at_us < frames[-1].stats.at_us or _started(stats) != _started(frames[-1].stats)):
             frames.clear()
@@ -88,12 +88,20 @@ class LiveStats:
 
 
 def counter_rates(first: Stats, last: Stats) -> dict[str, float]:
-    """Counters per second between two frames. Empty if no time has passed."""
+    """Counters per second between two frames; those with a label added up. Empty if no time has passed.
+
+    What has a label counts for itself: a process that ended takes nothing off the others.
+    """
     elapsed_s = (last.at_us - first.at_us) / SECOND_US
     if elapsed_s <= 0:
         return {}
-    before, now = _totals(first), _totals(last)
-    return {name: max(0.0, value - before.get(name, 0.0)) / elapsed_s for name, value in now.items()}
+    before, now = first.numbers, last.numbers
+    counted = {name: _increase(before.get(name, 0.0), value) for name, value in now.items() if _is_counter(name)}
+    # A counter without a label's value has counted nothing yet: the broker sends values that there are.
+    for name in _LABELLED_COUNTERS:
+        earlier, later = first.labelled.get(name, {}), last.labelled.get(name, {})
+        counted[name] = sum(_increase(earlier.get(label, 0.0), value) for label, value in later.items())
+    return {name: count / elapsed_s for name, count in counted.items()}
 
 
 def quantile_between(first: Histogram | None, last: Histogram, bounds: tuple[float, ...], share: float) -> float | None:
@@ -118,11 +126,8 @@ def _started(stats: Stats) -> float:
     return stats.numbers.get("start_time_seconds", 0.0)
 
 
-def _totals(stats: Stats) -> dict[str, float]:
-    totals = {name: value for name, value in stats.numbers.items() if _is_counter(name)}
-    # A counter without a label's value has counted nothing yet: the broker sends values that there are.
-    totals |= {name: float(sum(stats.labelled.get(name, {}).values())) for name in _LABELLED_COUNTERS}
-    return totals
+def _increase(before: float, now: float) -> float:
+    return max(0.0, now - before)
 
 
 def _is_counter(name: str) -> bool:

@@ -8,15 +8,15 @@ Names, kinds and help are those of `control.metrics`. A number that was not repo
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
-from holdfast.control.metrics import HISTOGRAM, METRICS, Metric
+from holdfast.control.metrics import HISTOGRAM, METRICS, Metric, label_values
 from holdfast.control.words import Histogram, Stats
 
 PROMETHEUS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 _PREFIX: Final = "holdfast_"
-_NOTHING: Final[Mapping[str, float]] = {}
+_NOTHING: Final[Mapping[str, Any]] = {}
 
 
 def render_metrics(frames: tuple[Stats | None, Stats], *, openmetrics: bool) -> str:
@@ -42,21 +42,29 @@ def _samples(metric: Metric, stats: Stats) -> Iterator[str]:
     if metric.kind == HISTOGRAM:
         histogram = stats.histograms.get(metric.name)
         if histogram is not None:
-            yield from _histogram_samples(name, metric, histogram)
-    elif metric.label:
-        for value_of_label, value in stats.labelled.get(metric.name, _NOTHING).items():
-            yield f'{name}{{{metric.label}="{_escape(value_of_label)}"}} {_number(value)}'
+            yield from _histogram_samples(name, metric, histogram, "")
+        for key, histogram in stats.labelled_histograms.get(metric.name, _NOTHING).items():
+            yield from _histogram_samples(name, metric, histogram, _labels(metric, key))
+    elif metric.labels:
+        for key, value in stats.labelled.get(metric.name, _NOTHING).items():
+            yield f"{name}{{{_labels(metric, key)}}} {_number(value)}"
     elif metric.name in stats.numbers:
         yield f"{name} {_number(stats.numbers[metric.name])}"
 
 
-def _histogram_samples(name: str, metric: Metric, histogram: Histogram) -> Iterator[str]:
+def _labels(metric: Metric, key: str) -> str:
+    values = zip(metric.labels, label_values(metric, key), strict=True)
+    return ",".join(f'{label}="{_escape(value)}"' for label, value in values)
+
+
+def _histogram_samples(name: str, metric: Metric, histogram: Histogram, labels: str) -> Iterator[str]:
+    before, alone = (f"{labels},", f"{{{labels}}}") if labels else ("", "")
     seen = 0
     for bound, count in zip((*metric.bounds, math.inf), histogram.counts, strict=False):
         seen += count
-        yield f'{name}_bucket{{le="{_number(bound)}"}} {seen}'
-    yield f"{name}_sum {_number(histogram.sum)}"
-    yield f"{name}_count {seen}"
+        yield f'{name}_bucket{{{before}le="{_number(bound)}"}} {seen}'
+    yield f"{name}_sum{alone} {_number(histogram.sum)}"
+    yield f"{name}_count{alone} {seen}"
 
 
 def _number(value: float) -> str:

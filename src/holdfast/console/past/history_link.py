@@ -1,6 +1,6 @@
 """Questions about the past: HTTP/1.1 to the private socket of the history process, a connection for each.
 
-1. The history process runs only while it is asked: whoever finds its socket (`find`) starts it first if need be.
+1. The history process runs only while it is asked: `find` gives its socket, and starts it first if need be.
 2. Its refusals become ours, with their parameter; if it is away or busy, that is 503 with `Retry-After`.
 3. An answer is passed on as it comes. A browser that goes away closes the connection, which ends the question.
 """
@@ -21,6 +21,10 @@ from holdfast.model.errors import HoldfastError
 _CONNECT_S: Final = 2.0
 #: A question may take this long until its answer begins, and between two parts of it.
 ANSWER_S: Final = 60.0
+#: What the process says of itself is asked for between other things: a late answer is left out.
+_NUMBERS_S: Final = 0.5
+#: The path of it. Never change: the process may be of another version.
+NUMBERS: Final = "/numbers"
 _READ_BYTES: Final = 1 << 16
 #: Answers that are read as a whole.
 _MAX_ANSWER_BYTES: Final = 64 << 20
@@ -40,6 +44,15 @@ class HistoryAnswer:
         return self.headers.get("content-type", "application/json")
 
 
+class HistoryNumbers(msgspec.Struct, frozen=True):
+    """What the history process says of itself."""
+
+    #: Readers in use.
+    busy: float
+    #: By the names of metrics.
+    process: dict[str, float]
+
+
 class HistoryLink:
     """Asks the history process."""
 
@@ -49,6 +62,8 @@ class HistoryLink:
         #: Questions in a row that got no answer, and why the last one did not.
         self.failures = 0
         self.failure = ""
+        #: Where the process was found last, or runs in any case; None while that is not known.
+        self.path: Path | None = None
 
     @property
     def has_past(self) -> bool:
@@ -67,6 +82,25 @@ class HistoryLink:
         except msgspec.MsgspecError:
             raise ProblemError(502, "the history process answered with something that is not JSON") from None
 
+    async def numbers(self) -> HistoryNumbers | None:
+        """What the process says of itself; None if it does not run, or does not say it at once.
+
+        It is not started for this, and does not count it as a question.
+        """
+        if self.path is None:
+            return None
+        try:
+            async with asyncio.timeout(_NUMBERS_S):
+                reader, writer = await asyncio.open_unix_connection(self.path)
+                try:
+                    response, parts = await _ask(reader, writer, NUMBERS, [], _NUMBERS_S)
+                    data = b"".join([part async for part in parts])
+                finally:
+                    writer.close()
+            return msgspec.json.decode(data, type=HistoryNumbers) if response.status_code == 200 else None
+        except (OSError, TimeoutError, h11.ProtocolError, msgspec.MsgspecError):
+            return None
+
     @asynccontextmanager
     async def ask(
         self, path: str, parameters: Parameters = (), asker: str = "", *, answer_s: float = ANSWER_S
@@ -77,16 +111,10 @@ class HistoryLink:
         """
         reader, writer = await self._connect()
         try:
-            connection = h11.Connection(h11.CLIENT)
             target = f"{path}?{urlencode(parameters)}" if parameters else path
-            headers = [("Host", "history"), ("Connection", "close"), *([("X-Ask", asker)] if asker else [])]
-            request = h11.Request(method="GET", target=target, headers=headers)
-            writer.write(_sent(connection, request) + _sent(connection, h11.EndOfMessage()))
-            response = await _next(connection, reader, answer_s)
-            assert isinstance(response, h11.Response)
+            response, parts = await _ask(reader, writer, target, [("X-Ask", asker)] if asker else [], answer_s)
             self.failures = 0
             received = {name.decode().lower(): value.decode("latin-1") for name, value in response.headers}
-            parts = _parts(connection, reader, answer_s)
             if response.status_code != 200:
                 raise await _refusal(response.status_code, received, parts)
             yield HistoryAnswer(received, parts)
@@ -101,9 +129,9 @@ class HistoryLink:
         if self._find is None:
             raise ProblemError(404, "this broker keeps no messages on disk (storage.durability), so it has no past")
         try:
-            path = await self._find()
+            self.path = await self._find()
             async with asyncio.timeout(_CONNECT_S):
-                return await asyncio.open_unix_connection(path)
+                return await asyncio.open_unix_connection(self.path)
         except HoldfastError as error:
             raise self._failed(str(error)) from None
         except (OSError, TimeoutError):
@@ -113,6 +141,23 @@ class HistoryLink:
         self.failures += 1
         self.failure = detail
         return ProblemError(503, detail, headers={"Retry-After": "2"})
+
+
+async def _ask(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    target: str,
+    extra: list[tuple[str, str]],
+    answer_s: float,
+) -> tuple[h11.Response, AsyncIterator[bytes]]:
+    """Send a request; the answer that has begun, and what its body will be."""
+    connection = h11.Connection(h11.CLIENT)
+    headers = [("Host", "history"), ("Connection", "close"), *extra]
+    request = h11.Request(method="GET", target=target, headers=headers)
+    writer.write(_sent(connection, request) + _sent(connection, h11.EndOfMessage()))
+    response = await _next(connection, reader, answer_s)
+    assert isinstance(response, h11.Response)
+    return response, _parts(connection, reader, answer_s)
 
 
 async def _next(connection: h11.Connection, reader: asyncio.StreamReader, answer_s: float) -> Any:

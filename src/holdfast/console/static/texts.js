@@ -34,7 +34,7 @@ export const T = {
   },
   problem: {
     noConsole: "No answer.", forbidden: "Not allowed.", busy: "Not available now.", refused: "Refused.", again: "Try again",
-    broken: "This part of the page failed.", reload: "Reload the page", notFoundTitle: "No such page",
+    broken: "This part of the page failed.", notFoundTitle: "No such page",
     notFound: "There is no page at this address.",
   },
   table: {
@@ -43,14 +43,33 @@ export const T = {
     rows: (n, exact) => `${exact ? "" : "at least "}${plural(n, "row", "rows")}`,
     /** @param {string} time */
     asOf: (time) => `as of ${time}`,
-    refresh: "Refresh",
   },
   chart: {
     time: "time", showTable: "Table", hideTable: "Hide table", noValue: "no value",
     /** @param {number} n */
     gaps: (n) => plural(n, "gap", "gaps"), gapsTitle: "hatched: the broker did not report",
     range: "Range", hour: "1 h", day: "24 h", week: "7 d",
-    none: "No values yet.",
+  },
+  copy: {
+    label: "Copy as", address: "Address", curl: "curl", command: "Command",
+    /** @param {string} what */
+    done: (what) => `${what} copied`,
+    mosquitto: "mosquitto_sub, from the beginning of the range", sub: "holdfast sub", replay: "holdfast replay", export: "holdfast export",
+    mosquittoLive: "mosquitto_sub, from now on", subLive: "holdfast sub, from now on", curlLive: "curl, the newest messages",
+    state: "holdfast state", density: "holdfast density", curlExport: "curl, the range as a file", curlState: "curl, state", curlCompare: "curl, A against B", curlDensity: "curl, density", curlPlot: "curl, plot",
+    python: "Python", pyspark: "PySpark", sql: "SQL (holdfast spark sql)",
+    zone: "a zone", client: "a client", payload: "this search in payloads",
+    /** @param {string[]} entries @param {string[]} narrowed */
+    left: (entries, narrowed) => `Left out, as not narrowed by ${narrowed.join(" and ")}: ${entries.join("; ")}.`,
+    filterAlone: "State, comparison and density are of the topic filter and the zone, like those of the page: neither client nor payload narrows them.",
+  },
+  stateAt: {
+    /** @param {string} moment */
+    silentSince: (moment) => `silent since ${moment}`,
+    /** @param {string} span */
+    silentFor: (span) => `silent for ${span} or more`,
+    /** @param {string} span */
+    nothing: (span) => `nothing came within ${span} before the later moment.`,
   },
   dialog: { cancel: "Cancel", busy: "Working …", typeAgain: "Type it once more to go on" },
   search: {
@@ -74,22 +93,30 @@ export const T = {
     up: (uptime) => `up ${uptime}`,
     compiled: "compiled", interpreted: "interpreted",
     rates: "Messages per second", connections: "Connections", dropsChart: "Drops per second", behindChart: "Clients behind", disk: "Free disk",
-    commitChart: "Commits per second",
-    bytesChart: "Traffic, bytes per second", cpu: "Processor time, cores", memory: "Memory of the broker",
     received: "in", sent: "out",
-    dropsTitle: "Drops by reason", dropsNote: "since the broker started", dropsNone: "Nothing was dropped since the broker started.",
-    refusalsTitle: "Refusals by reason",
+    dropsTitle: "Drops by reason",
+    /** @param {string} range */
+    dropsNone: (range) => `Nothing was dropped in the last ${range}, nor since the broker started.`, about: "about ",
+    /** @param {string} n @param {string} range */
+    dropsRange: (n, range) => `${n} in the last ${range}`,
+    /** @param {string} n */
+    dropsSince: (n) => `${n} since start`,
+    /** @param {string} n */
+    dropsAll: (n) => `${n} since the broker started.`,
+    dropsMore: "The events name fewer: those of the last seconds are still to come, and of a flood the oldest are not kept.", dropsUnknown: "The events of the range cannot be read now.",
+    seriesCurl: "curl, the charts",
     storage: "Storage", used: "used", free: "free",
-    /** @param {string} days */
-    fullIn: (days) => `full in ${days} at the pace of the last 24 h`,
-    notFilling: "not filling at the pace of the last 24 h",
+    /** @param {string} days @param {string} span */
+    fullIn: (days, span) => `full in ${days} at the pace of the last ${span}`,
+    /** @param {string} span */
+    notFilling: (span) => `not filling at the pace of the last ${span}`,
+    fullUnknown: "not known yet when it is full",
     oldest: "oldest message",
     messages: "messages", bytes: "bytes", zone: "zone", generations: "generations",
     alarms: "Alarms", noAlarms: "No alarm is active.",
     /** @param {string} age */
     since: (age) => `for ${age}`,
     certificate: "certificate", listeners: "Listeners", listener: "listener", address: "address", noPast: "This broker keeps its messages in memory: there is no past to look at.",
-    toEvents: "Events",
   },
   clients: {
     title: "Clients", search: "Client, user or address", state: "State", all: "All", connected: "Connected", offline: "Offline", behind: "Behind", refused: "Refused", blocked: "Blocked",
@@ -100,20 +127,20 @@ export const T = {
     bound: "≤ is a bound by serials; the client's queue has the exact number.",
     isOffline: "offline", incomplete: "the list is still being filled",
     listenerField: "Listener", userField: "User",
+    noOffline: "No command lists sessions that are offline; curl does.", noOrder: "No command lists them in this order; curl does.",
+    connectedAlone: "The command lists clients that are connected, and no offline sessions.",
   },
   client: {
-    back: "Clients", connected: "Connected", offline: "Offline", behind: "behind",
+    connected: "Connected", offline: "Offline", behind: "behind",
     /** @param {string} id */
     notFound: (id) => `No session has the name ${id}. It may have ended, or it never was here.`,
     kick: "Disconnect", end: "End session", purge: "Empty queue", block: "Block", unblock: "Unblock",
     tabs: { session: "Session", queue: "Queue", inflight: "In flight", subscriptions: "Subscriptions", events: "Events", explain: "Explain" },
     facts: {
       address: "Address", listener: "Listener", protocol: "Protocol", user: "User", since: "Connected since", keepAlive: "Keep alive", expiry: "Session expiry",
-      disconnected: "Disconnected", subscriptions: "Subscriptions", inflight: "In flight", owed: "Owed", will: "Will", session: "Session", clientId: "Client id", block: "Blocked",
+      disconnected: "Disconnected", subscriptions: "Subscriptions", inflight: "In flight", owed: "Owed", will: "Will", clientId: "Client id", block: "Blocked",
     },
     expiryNever: "never ends", expiryNow: "ends with the connection", yes: "yes", no: "no",
-    /** @param {string} n */
-    atMost: (n) => `at most ${n}`,
     kickTitle: "Disconnect 1 client?",
     /** @param {string} address */
     kickEffects: (address) => [
@@ -137,13 +164,14 @@ export const T = {
     purged: (n) => `${n} taken out of the queue.`,
     queueEmpty: "Nothing waits for this client.", inflightEmpty: "Nothing is in flight.", subscriptionsEmpty: "It has no subscriptions.", eventsEmpty: "No events in this time.",
     received: "received", topic: "topic", qos: "QoS", place: "place", payload: "payload", bytes: "bytes", packet: "packet", waitsFor: "waits for",
-    filter: "filter", options: "options", from: "from",
+    filter: "filter", options: "options",
     queueExact: "exact", queueMore: "Show more", queueBound: "at most, by serials",
     readerNeeded: "The role reader is needed to see messages.",
     noPast: "This broker keeps no past.", published: "What it published, in the time machine", takeovers: "Its last connections, in the cluster",
     explainFilter: "Topic filter", explainSince: "Since", explainAsk: "Explain",
     explainIntro: "What became of the messages that this client should have got, and why.",
     explainNone: "No message of this filter in this time.",
+    queueCurl: "curl, of the queue", eventsCurl: "curl, of the events", eventsCommand: "Command, of the events",
     newest: (/** @type {string} */ shown, /** @type {string} */ all) => `the newest ${shown} of ${all}`,
     shown: (/** @type {string} */ shown, /** @type {string} */ all) => `the first ${shown} of ${all}`,
   },
@@ -214,7 +242,7 @@ export const T = {
     same: "into the topics themselves", sameShort: "the topics themselves", playSame: "Play into the topics …",
     /** @param {string} prefix */
     play: (prefix) => `Play into ${prefix}…`,
-    action: "Play", stop: "Stop", resume: "Resume", progress: "Progress",
+    action: "Play", stop: "Stop", stopCurl: "curl, to stop it", stopCommand: "Command, to stop it", resume: "Resume", progress: "Progress",
     /** @param {string} many @param {string} prefix */
     askTitle: (many, prefix) => `${many}: play into ${prefix}…?`,
     /** @param {string} many */
@@ -253,13 +281,13 @@ export const T = {
   },
   subscriptions: {
     title: "Subscriptions", topic: "Who gets the topic", under: "or who subscribes within", ask: "Show",
-    filter: "filter", who: "client or group", qos: "QoS", members: "members", options: "options", group: "group", empty: "No subscription matches.",
+    filter: "filter", who: "client or group", qos: "QoS", since: "since", earliest: "earliest", replay: "replayed to", members: "members", options: "options", group: "group", empty: "No subscription matches.",
     intro: "Enter a topic to see who gets its messages, or a filter to see which subscriptions lie within it.",
-    more: "there are more than are shown",
+    more: "There are more than are shown: a narrower filter shows the others.",
     matcher: "Found by the broker's own matcher, so this is who gets the next message.",
   },
   events: {
-    title: "Events", reason: "Reason", allReasons: "all reasons", client: "Client", topic: "Topic", since: "Since", empty: "No events match.",
+    title: "Events", reason: "Reason", allReasons: "all reasons", client: "Client, whole id", topic: "Topic filter", since: "Since", empty: "No events match.", emptyClient: "No events match. A client is found by its whole id alone, and not by a part of it.",
     at: "time", reasonColumn: "reason", clientColumn: "client", topicColumn: "topic", count: "count", detail: "detail", go: "go to",
     explain: "explain", moment: "moment",
     merged: "and others in this second",
@@ -271,12 +299,17 @@ export const T = {
     label: "Events",
   },
   health: {
-    title: "Health", now: "Active now", past: "Ended", none: "No alarm is active.", nonePast: "No alarm has ended in the time that is kept.", runbook: "Runbook", mute: "Mute 1 h", muted: "muted until",
+    title: "Health", now: "Active now", past: "Ended", none: "No alarm is active.", nonePast: "No alarm has ended in the time that is kept.", runbook: "Runbook", runbookIntro: "What to do when something is wrong.", runbookParts: "Parts of the runbook", mute: "Mute 1 h", muted: "muted until",
     /** @param {string} name */
     muteTitle: (name) => `Mute the alarm ${name} for 1 hour?`,
     muteEffects: ["It stays on this page and in the metrics.", "It does not ring the bell, until the hour is over or it ends and comes again."],
     muteAction: "Mute", alarm: "alarm", since: "since", until: "until", lasted: "lasted", detail: "detail",
-    audit: "Audit", auditCommand: "Command, of the audit", auditIntro: "Who changed what, newest first.", auditEmpty: "Nothing was changed.", auditRole: "The role admin is needed to see the audit.",
+    pipelines: "Pipelines", pipelinesIntro: "Retention waits for their leases.", pipelinesNone: "No pipeline has a lease.", report: "Report by Spark",
+    leasesCurl: "curl, with the places in each shard", leasesRemove: "Command, to give up a lease", lease: "lease", state: "state", behind: "behind", renewed: "renewed",
+    follows: "follows the log", broken: "broken by retention",
+    /** @param {string} age */
+    ago: (age) => `${age} ago`,
+    audit: "Audit", auditCurl: "curl, of the audit", auditCommand: "Command, of the audit", auditIntro: "Who changed what, newest first.", auditEmpty: "Nothing was changed.", auditRole: "The role admin is needed to see the audit.",
     time: "time", who: "who", from: "from", what: "what", target: "target", outcome: "outcome", underWay: "not known: the console ended meanwhile",
   },
   login: {

@@ -10,7 +10,6 @@ An ASGI application. Every answer, also to what is refused or fails, has the hea
 """
 
 import ipaddress
-from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
@@ -89,8 +88,12 @@ class ConsoleApp:
         except Exception:
             _log.exception("a request to the console failed", method=request.method, path=scope["path"][:200])
             response = problem_answer(ProblemError(500, "the console failed to answer; its log says why"))
+        route = _route(scope["path"])
+        seconds: float | None = None
         try:
             await response(scope, receive, self._with_headers(send))
+            is_stream = response.headers.get("content-type", "").startswith(_STREAM)
+            seconds = self._console.now_s - began_s if route in TIMED_ROUTES and not is_stream else None
         except ProblemError as problem:
             # The history process ended half-way. The answer has no last chunk, so its reader notices.
             _log.warning("an answer of the console was cut off", path=scope["path"][:200], why=problem.detail)
@@ -98,8 +101,18 @@ class ConsoleApp:
         except Exception:
             _log.exception("an answer of the console failed half-way", path=scope["path"][:200])
             raise
-        is_stream = response.headers.get("content-type", "").startswith(_STREAM)
-        self._console.numbers.answered(response.status_code, None if is_stream else self._console.now_s - began_s)
+        finally:
+            # Also one that was cut off, by its status and without a time.
+            self._console.numbers.answered(route, response.status_code, seconds)
+
+    async def refuse(self, problem: ProblemError, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with a problem, whatever is asked for."""
+        self.refused(problem)
+        await problem_answer(problem)(scope, receive, self._with_headers(send))
+
+    def refused(self, problem: ProblemError) -> None:
+        """Count a request that was answered without being looked at."""
+        self._console.numbers.answered(_UNKNOWN, problem.status, None)
 
     def _with_headers(self, send: Send) -> Send:
         async def sent(message: Message) -> None:
@@ -235,6 +248,32 @@ def problem_answer(problem: ProblemError) -> Response:
     return Response(_json.encode(problem.body()), problem.status, headers, "application/problem+json")
 
 
+_API_ROUTES: Final = frozenset(endpoint.segments[0] for endpoint in ENDPOINTS)
+_OTHER_ROUTES: Final = {
+    "/metrics": "metrics",
+    "/healthz": "health",
+    "/readyz": "health",
+    f"{API}openapi.json": "openapi",
+}
+_UNKNOWN: Final = "unknown"
+#: Values of the label `route`.
+ROUTES: Final = _API_ROUTES | {*_OTHER_ROUTES.values(), "static", "page", _UNKNOWN}
+#: Those whose times are kept, nine series each: what can be slow.
+TIMED_ROUTES: Final = _API_ROUTES - {"stream"} | {"metrics"}
+
+
+def _route(path: str) -> str:
+    """The part of the console that a path leads to. A closed set, whatever is asked for: it labels metrics."""
+    if path in _OTHER_ROUTES:
+        return _OTHER_ROUTES[path]
+    if path.startswith(API):
+        area = path.removeprefix(API).partition("/")[0]
+        return area if area in _API_ROUTES else _UNKNOWN
+    if path.startswith("/static/"):
+        return "static"
+    return "page" if is_page(path) else _UNKNOWN
+
+
 def _find(method: str, raw_path: bytes) -> tuple[Endpoint, dict[str, str]]:
     """The endpoint of a path, and the named parts of it. ProblemError: 404 or 405.
 
@@ -280,22 +319,10 @@ def _check_topics(endpoint: Endpoint, caller: Identity | None, parameters: dict[
     """Filters are readable, and within those of a restricted token."""
     if endpoint.topics and caller is not None:
         named = parameters.get(endpoint.topics, [])
-        caller.require_topics([named] if isinstance(named, str) else list(named), endpoint.topics)
+        caller.require_topics([named] if isinstance(named, str) else named, endpoint.topics)
     elif endpoint.shows_all_topics and caller is not None and caller.filters:
         raise ProblemError(403, f"this shows all topics, and {caller.name} may read {', '.join(caller.filters)} only")
 
 
 def _raw(name: str) -> bytes:
     return name.lower().encode()
-
-
-def refuse_with(problem: ProblemError) -> Callable[[Scope, Receive, Send], Any]:
-    """An ASGI application that refuses every request."""
-
-    async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
-        response = problem_answer(problem)
-        for name, value in _HEADERS.items():
-            response.headers[name] = value
-        await response(scope, receive, send)
-
-    return refuse

@@ -1,7 +1,7 @@
 """What an endpoint of the API is: its address, its role, its parameters and its body, declared in one place.
 
 The table of all endpoints (`api.ENDPOINTS`) answers requests, checks them, and makes the OpenAPI document. An endpoint
-without a role cannot be declared: `role` is one of `model.roles.ROLES`, or ANYBODY, in words.
+without a role cannot be declared: `role` is one of `model.roles.ROLES`, or ANYBODY, which has to be written.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
+import structlog
 
 from holdfast.console.access.identity import Identity
 from holdfast.console.problems import ProblemError, bad_parameter
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from holdfast.console.console import Console
+
+_log = structlog.get_logger()
 
 JSON: Final = "application/json"
 
@@ -121,7 +124,10 @@ class Call:
         return self.identify() == self.caller
 
     async def audited(self, what: str, target: str, change: Callable[[], Awaitable[Any]], **detail: object) -> Any:
-        """Make a change, which stands in the audit file before it is made; its result."""
+        """Make a change, which stands in the audit file before it is made; its result.
+
+        An outcome that cannot be written is a line of the log: the change is made.
+        """
         audit = self.console.audit
         entry = await asyncio.to_thread(audit.begin, self.identity, self.address, what, target, detail)
         outcome = "interrupted"
@@ -133,7 +139,16 @@ class Call:
             outcome = f"failed: {error.detail}"
             raise
         finally:
-            await asyncio.to_thread(audit.end, entry, outcome)
+            try:
+                await asyncio.to_thread(audit.end, entry, outcome)
+            except OSError as error:
+                _log.error(
+                    "the outcome of a change is not in the audit file",
+                    what=what,
+                    target=target,
+                    outcome=outcome,
+                    why=error.strerror,
+                )
 
 
 Handler = Callable[[Call], Awaitable["dict[str, Any] | msgspec.Struct | Response"]]
@@ -153,9 +168,9 @@ class Endpoint:
     body: type[msgspec.Struct] | None = None
     #: The struct of its answer, where it is one.
     answer: type[msgspec.Struct] | None = None
-    #: The parameter that names what is read, which has to lie within the filters of a restricted token.
+    #: The parameter that names what is read: a restricted token has to give it, and it has to lie within its filters.
     topics: str = ""
-    #: Whether payloads or topics are shown that no parameter restricts: refused to a restricted token.
+    #: Whether payloads, topics or filters are shown that no parameter restricts: refused to a restricted token.
     shows_all_topics: bool = False
     #: What the answer may be; of JSON, whether it is a list.
     content_types: tuple[str, ...] = (JSON,)

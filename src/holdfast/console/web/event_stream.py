@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 if TYPE_CHECKING:
+    from holdfast.console.access.identity import Identity
     from holdfast.console.console import Console
     from holdfast.console.web.endpoints import Call
 
@@ -34,7 +35,7 @@ async def stream_events(call: "Call") -> AsyncIterator[bytes]:
     events = console.events
     yield f"retry: {_RETRY_MS}\n\n".encode()
     node, alarms, jobs = events.node(), events.alarms(), console.jobs.version
-    yield node + alarms + events.jobs_since(-1) + events.stats()
+    yield node + alarms + events.jobs_since(-1, call.caller) + events.stats()
     while True:
         ticked = await console.ticker.wait(_COMMENT_S)
         if console.ticker.is_closed or not call.is_still_allowed():
@@ -50,7 +51,7 @@ async def stream_events(call: "Call") -> AsyncIterator[bytes]:
             alarms = events.alarms()
             news += alarms
         if console.jobs.version != jobs:
-            news += events.jobs_since(jobs)
+            news += events.jobs_since(jobs, call.caller)
             jobs = console.jobs.version
         yield news
 
@@ -72,9 +73,13 @@ class StreamEvents:
     def alarms(self) -> bytes:
         return self._once("alarms", lambda: {"items": self._console.alarms.shown()["items"]})
 
-    def jobs_since(self, version: int) -> bytes:
-        """Jobs that have changed since then (`Jobs.changed_since`). Not kept: jobs change between two ticks as well."""
-        return _event("jobs", {"items": self._console.jobs.changed_since(version)})
+    def jobs_since(self, version: int, caller: "Identity | None") -> bytes:
+        """Jobs that have changed since then (`Jobs.changed_since`), as far as their topics may be read.
+
+        Not kept: jobs change between two ticks as well.
+        """
+        jobs = self._console.jobs.changed_since(version)
+        return _event("jobs", {"items": [job for job in jobs if caller is None or caller.may_read(job.replay.filter)]})
 
     def _shown_node(self) -> dict[str, Any]:
         shown = self._console.shown_node()

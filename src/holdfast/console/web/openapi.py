@@ -130,8 +130,10 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
 def _answer(endpoint: Endpoint) -> dict[str, Any]:
     if endpoint.answer is not None:
         schema: dict[str, Any] = {"$ref": _REFERENCES.format(name=endpoint.answer.__name__)}
+        if endpoint.is_list:
+            schema = {"type": "array", "items": schema}
     else:
-        schema = {"type": "array" if endpoint.is_list else "object" if JSON in endpoint.content_types else "string"}
+        schema = {"type": "object" if JSON in endpoint.content_types else "string"}
     return {"description": endpoint.summary, "content": {kind: {"schema": schema} for kind in endpoint.content_types}}
 
 

@@ -13,6 +13,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from holdfast.console.options import ConsoleOptions
 from holdfast.console.problems import ProblemError
-from holdfast.console.web.app import ConsoleApp, problem_answer, refuse_with
+from holdfast.console.web.app import ConsoleApp, problem_answer
 from holdfast.console.web.request_checks import ARRIVAL_S, MAX_HEADER_BYTES
 from holdfast.files.stamp import file_stamp
 from holdfast.model.errors import SettingsError
@@ -36,12 +37,10 @@ _CERTIFICATE_S: Final = 5.0
 #: Event streams do not end by themselves.
 _STOP_S: Final = 1
 
-_too_many: Final = refuse_with(
-    ProblemError(
-        503,
-        f"there are {MAX_CONNECTIONS} connections to the console already; close some tabs, or try again",
-        headers={"Retry-After": "5", "Connection": "close"},
-    )
+_TOO_MANY: Final = ProblemError(
+    503,
+    f"there are {MAX_CONNECTIONS} connections to the console already; close some tabs, or try again",
+    headers={"Retry-After": "5", "Connection": "close"},
 )
 
 
@@ -53,7 +52,7 @@ class LimitedProtocol(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         if len(self.connections) > MAX_CONNECTIONS:
-            self.app = _too_many
+            self.app = partial(self._console_app().refuse, _TOO_MANY)
         self._expect()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -65,7 +64,7 @@ class LimitedProtocol(H11Protocol):
             self._expect()
         super().data_received(data)
         if self._is_answering():
-            # Its headers are there. For its body, `read_body` has a limit of its own.
+            # Its headers are there. For its body, `read_body` has another limit.
             self._arrived()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002
@@ -76,6 +75,11 @@ class LimitedProtocol(H11Protocol):
         else:
             problem = ProblemError(400, "this is no HTTP request")
         self._refuse(problem)
+
+    def _console_app(self) -> ConsoleApp:
+        app = self.config.app
+        assert isinstance(app, ConsoleApp)  # by `serving`
+        return app
 
     def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
@@ -95,6 +99,7 @@ class LimitedProtocol(H11Protocol):
 
     def _refuse(self, problem: ProblemError) -> None:
         """Answer without h11, whose state does not allow one any more, and close."""
+        self._console_app().refused(problem)
         answer = problem_answer(problem)
         head = f"HTTP/1.1 {problem.status} {problem.body()['title']}\r\nConnection: close\r\n"
         lines = "".join(f"{name.decode()}: {value.decode()}\r\n" for name, value in answer.raw_headers)

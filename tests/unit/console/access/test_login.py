@@ -78,6 +78,17 @@ def test_many_names_do_not_fill_the_memory() -> None:
     assert len(limits._tries) <= 10_002
 
 
+def test_names_of_tries_that_are_refused_are_not_kept() -> None:
+    limits = LoginLimits(ManualClock())
+    for number in range(5):
+        limits.take(f"{number}" * 1_000_000, "10.0.0.1")
+    for number in range(20_000):
+        with pytest.raises(ProblemError):
+            limits.take(f"name-{number}", "10.0.0.1")
+    assert len(limits._tries) == 6
+    assert max(len(value) for _kind, value in limits._tries) <= 100
+
+
 def test_users_are_written_read_changed_and_removed(tmp_path: Path) -> None:
     file = tmp_path / "users"
     file.write_text("# who may\n")

@@ -114,6 +114,13 @@ def test_a_restricted_token_plays_its_topics_only(tmp_path: Path) -> None:
         part = Visitor(place.visitor.app, place.visitor.console, token=token)
         assert (await part.ask("POST", "/api/v1/jobs", BODY)).status == 403
         assert (await part.ask("POST", "/api/v1/jobs", BODY | {"filter": "plant/1/temp"})).status == 200
+        other = (await place.as_("operator").ask("POST", "/api/v1/jobs", BODY)).json()
+        assert [job["replay"]["filter"] for job in await listed(part)] == ["plant/1/temp"]
+        assert len(await listed(place.as_("operator"))) == 2
+        for act in ("stop", "resume"):
+            refused = await part.ask("POST", f"/api/v1/jobs/{other['id']}/{act}", {})
+            assert refused.status == 403
+            assert "plant/#" not in refused.json()["detail"]
 
     run(work, tmp_path)
 

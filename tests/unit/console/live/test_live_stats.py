@@ -1,5 +1,7 @@
 """The broker's last numbers."""
 
+from msgspec.structs import replace
+
 from holdfast.console.live.live_stats import LiveStats, quantile_between
 from holdfast.control.words import Histogram
 from tests.unit.console.stats_frames import frame
@@ -33,6 +35,15 @@ def test_a_counter_whose_label_has_no_value_yet_has_counted_nothing() -> None:
     live.take(frame(0), 0)
     live.take(frame(1), 1)
     assert live.rates()["drops_total"] == 0.0
+
+
+def test_a_process_that_ends_takes_nothing_off_the_rate_of_the_others() -> None:
+    live = LiveStats()
+    for second, seconds in enumerate(
+        ({"broker": 10.0, "segments": 50.0}, {"broker": 10.5}, {"broker": 11.0, "x": 2.0})
+    ):
+        live.take(replace(frame(second), labelled={"process_cpu_seconds_total": seconds}), second)
+    assert live.rates()["process_cpu_seconds_total"] == 1.5
 
 
 def test_a_broker_that_was_started_again_has_no_negative_rate() -> None:

@@ -2,10 +2,11 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from holdfast.console.past.history_link import HistoryLink
+from holdfast.console.past.history_link import NUMBERS, HistoryLink, HistoryNumbers
 from holdfast.console.problems import ProblemError
 from holdfast.model.errors import TransientError
 from tests.unit.console.fake_history import fake_history
@@ -26,6 +27,32 @@ def test_a_process_that_does_not_come_up_is_503_with_its_words() -> None:
     with pytest.raises(ProblemError) as refused:
         asyncio.run(HistoryLink(find).get("/zones"))
     assert (refused.value.status, refused.value.detail) == (503, "not yet")
+
+
+def test_numbers_of_the_process_are_asked_of_one_that_runs_and_start_none(tmp_path: Path) -> None:
+    found: list[Path] = []
+
+    async def work() -> None:
+        async with fake_history(tmp_path) as history:
+
+            async def find() -> Path:
+                found.append(history.path)
+                return history.path
+
+            link = HistoryLink(find)
+            assert await link.numbers() is None
+            assert (found, history.asked) == ([], [])
+            history.answers |= {"/zones": {}, NUMBERS: {"busy": 3, "process": {"process_cpu_seconds_total": 1.5}}}
+            await link.get("/zones")
+            assert await link.numbers() == HistoryNumbers(3, {"process_cpu_seconds_total": 1.5})
+            wrongs: tuple[Any, ...] = ((404, {}), b"{", [1])
+            for wrong in wrongs:
+                history.answers[NUMBERS] = wrong
+                assert await link.numbers() is None
+        assert await link.numbers() is None, "the process has ended"
+        assert (len(found), link.failures) == (1, 0)
+
+    asyncio.run(work())
 
 
 def test_a_reader_that_leaves_ends_the_question(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What calls answer: with a broker, without one, with one that hangs, and with history beside it."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from holdfast.console.problems import ProblemError
 from holdfast.control.words import (
     BAD_REQUEST,
     CLIENTS,
@@ -221,14 +223,20 @@ def test_offline_sessions_and_refused_clients_come_from_history(tmp_path: Path) 
         history.answers["/sessions"] = sessions
         history.answers["/events"] = {
             "events": [{"at_us": 5, "client": "bad", "count": 3, "detail": "banned"}],
-            "next_cursor": None,
+            "next_cursor": "behind",
+            "matched": 41,
         }
         place.visitor.console.clients.take_rows(ClientRows((), last=True))
         viewer = place.as_("viewer")
         answer = (await viewer.get("/api/v1/clients?state=offline")).json()
         assert [item["session_id"] for item in answer["items"]] == ["a", "b"]
-        refused = (await viewer.get("/api/v1/clients?state=refused")).json()["items"]
-        assert [(item["client_id"], item["refused"]) for item in refused] == [("bad", 3)]
+        refused = (await viewer.get("/api/v1/clients?state=refused&limit=1")).json()
+        assert [(item["client_id"], item["refused"]) for item in refused["items"]] == [("bad", 3)]
+        assert (refused["total"], refused["matched"], refused["next_cursor"]) == (41, 41, "behind")
+        for parameter in ("q=bad", "user=eva", "listener=tls", "sort=-owed"):
+            wrong = await viewer.get(f"/api/v1/clients?state=refused&{parameter}")
+            assert (wrong.status, wrong.json()["parameter"]) == (400, parameter.partition("=")[0])
+            assert "reason=connect_refused&client=ID" in wrong.json()["detail"]
 
     run_with_history(work, tmp_path)
 
@@ -264,6 +272,15 @@ def test_commands_reach_the_broker_and_its_refusals_come_back(tmp_path: Path) ->
         found = (await admin.get("/api/v1/subscriptions?topic=a/b&limit=5")).json()
         assert (found["items"][0]["client"], found["items"][0]["group"], found["more"]) == ("c", None, True)
         assert ("subscriptions", SubscriptionsRequest("a/b", "", 5)) in place.broker.requests
+        # A broker that does not know `after` gave the first page, and would give it again.
+        assert found["next_cursor"] is None
+        ordered = Subscriptions((SubscriptionInfo("a/é", 1, session_id="c"),), True, in_order=True)
+        place.broker.answers["subscriptions"] = ordered
+        cursor = (await admin.get("/api/v1/subscriptions?topic=a/b")).json()["next_cursor"]
+        await admin.get(f"/api/v1/subscriptions?topic=a/b&cursor={cursor}")
+        assert place.broker.requests[-1] == ("subscriptions", SubscriptionsRequest("a/b", "", 100, ("c", "a/é")))
+        assert (await admin.get("/api/v1/clients?cursor=" + cursor)).status == 200
+        assert (await admin.get("/api/v1/audit?cursor=" + cursor)).status == 400
         place.broker.refusals["end_session"] = (BAD_REQUEST, "no")
         assert (await admin.ask("DELETE", "/api/v1/sessions/a", {})).status == 400
 
@@ -316,6 +333,23 @@ def test_an_export_is_passed_on_as_the_history_process_makes_it(tmp_path: Path) 
         table = await reader.get("/api/v1/history/export?format=parquet")
         assert 'filename="holdfast-export.parquet"' in table.headers["content-disposition"]
         assert history.asked[1] == ("/export", [("format", "parquet")])
+
+    run_with_history(work, tmp_path)
+
+
+def test_each_answer_is_counted_and_calls_of_the_api_are_timed(tmp_path: Path) -> None:
+    async def work(place: Place, history: FakeHistory) -> None:
+        reader = place.as_("reader")
+        for path in ("/", "/static/app.js", "/nothing", "/healthz", "/api/v1/stats", "/metrics"):
+            await reader.get(path)
+        history.answers["/export"] = [{"at_us": 1}, ...]
+        with pytest.raises(ProblemError):
+            await reader.get("/api/v1/history/export")
+        text = (await reader.get("/metrics")).body.decode()
+        counted = re.findall(r'requests_total\{route="(.+)",code="(.+)"\} (\d+)', text)
+        assert ("history", "200", "1") in counted, "it was cut off"
+        assert {route for route, _code, _count in counted} >= {"page", "static", "unknown", "health", "stats"}
+        assert set(re.findall(r'request_seconds_count\{route="(.+)"\}', text)) == {"stats", "metrics"}
 
     run_with_history(work, tmp_path)
 

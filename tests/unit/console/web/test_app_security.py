@@ -310,7 +310,8 @@ def test_five_logins_a_minute_are_checked_and_no_more(tmp_path: Path) -> None:
 
 def test_a_restricted_token_reads_its_topics_only(tmp_path: Path) -> None:
     async def work(place: Place) -> None:
-        token = add_token(place.folder / "tokens", "plant", filters=["plant/#"])
+        # As an admin, so that no role is missing.
+        token = add_token(place.folder / "tokens", "plant", role="admin", filters=["plant/#"])
         visitor = Visitor(place.visitor.app, place.visitor.console, token=token)
         for target in (
             "history/messages",
@@ -319,10 +320,25 @@ def test_a_restricted_token_reads_its_topics_only(tmp_path: Path) -> None:
             "history/plot?topic=other/x",
             "history/plot?topic=plant/a&topic=other/x",
             "history/topics",
+            "history/patterns",
+            "history/zones",
             "sessions/a/queue",
             "sessions/a/explain",
+            "clients/a",
+            "clients?state=refused",
+            "events",
+            "events?topic=%23",
+            "events?topic=other/x",
+            "subscriptions?topic=other/x",
+            "subscriptions?under=%23",
+            "subscriptions?under=other/%23",
+            "audit",
         ):
             assert (await visitor.get(f"/api/v1/{target}")).status == 403, target
+        answer_everything(place.broker)
+        for target in ("subscriptions?topic=plant/1/temp", "subscriptions?under=plant/1/%23", "clients", "stats"):
+            assert (await visitor.get(f"/api/v1/{target}")).status == 200, target
+        assert (await visitor.get("/api/v1/events?topic=plant/1/temp")).status == 404
         # There is no past here: it is asked for.
         assert (await visitor.get("/api/v1/history/messages?filter=plant/1/%2B")).status == 404
 

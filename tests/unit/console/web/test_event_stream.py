@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from holdfast.console.access.identity import TOKEN, Identity
 from holdfast.console.jobs.replay_request import ReplayRequest
 from holdfast.console.web.endpoints import Call
 from holdfast.console.web.event_stream import stream_events
@@ -65,5 +66,29 @@ def test_all_jobs_come_first_and_then_those_that_changed(tmp_path: Path) -> None
             everything = jobs_of(await anext(other))
             assert everything is not None
             assert [name for name, _state, _messages in everything] == ["b", "a"]
+
+    asyncio.run(work())
+
+
+def test_a_restricted_token_is_told_of_jobs_of_its_topics_only(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with console_place(tmp_path, run_job=FakeJob().run) as place:
+            for name in ("hr/salaries", "plant/1"):
+                place.visitor.console.jobs.start(request(name), [], "eva", "")
+            call = call_of(place)
+            call.caller = Identity("plant", "viewer", TOKEN, filters=("plant/#",))
+            call.identify = lambda: call.caller
+            stream = stream_events(call)
+            await anext(stream)
+            assert jobs_of(await anext(stream)) == [("plant/1", "running", 0)]
+
+            async def next_tick() -> bytes:
+                waiting = asyncio.ensure_future(anext(stream))
+                await asyncio.sleep(0)
+                place.visitor.console.ticker.tick()
+                return await waiting
+
+            place.visitor.console.jobs.start(request("hr/+"), [], "eva", "")
+            assert b"hr/" not in await next_tick()
 
     asyncio.run(work())

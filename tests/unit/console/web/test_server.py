@@ -1,6 +1,7 @@
 """Sockets, TLS and limits, with real connections."""
 
 import asyncio
+import re
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import trustme
 
+from holdfast.console.live.metrics_text import render_metrics
 from holdfast.console.options import ConsoleOptions
 from holdfast.console.web import server as server_module
 from holdfast.console.web.server import MAX_CONNECTIONS, address_of, open_socket, serving
@@ -40,6 +42,10 @@ async def say(port: int, data: bytes, context: ssl.SSLContext | None = None) -> 
     return answer
 
 
+def metrics(place: Place) -> str:
+    return render_metrics((None, place.visitor.console.own_frame()), openmetrics=False)
+
+
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 
@@ -67,6 +73,7 @@ def test_what_is_no_request_is_answered_and_closed(tmp_path: Path, request_bytes
     async def work(place: Place, port: int) -> None:
         answer = await say(port, request_bytes)
         assert answer.split(b" ")[1] == status, answer[:200]
+        assert re.search(rf'requests_total{{route="(unknown|page)",code="{status.decode()}"}} 1\n', metrics(place))
 
     run(work, tmp_path)
 
@@ -84,6 +91,7 @@ def test_a_connection_beyond_the_limit_gets_503_and_others_go_on(tmp_path: Path)
         answer = await say(port, HEALTH)
         assert b"503" in answer.split(b"\r\n")[0]
         assert b"close some tabs" in answer
+        assert 'requests_total{route="unknown",code="503"} 1' in metrics(place)
         for _reader, writer in opened:
             writer.close()
 
@@ -96,6 +104,7 @@ def test_a_request_that_does_not_arrive_gets_408(tmp_path: Path, monkeypatch: py
     async def work(place: Place, port: int) -> None:
         for start in (b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: localhost\r\n"):
             assert (await say(port, start)).startswith(b"HTTP/1.1 408 "), start
+        assert 'requests_total{route="unknown",code="408"} 3' in metrics(place)
 
     run(work, tmp_path)
 

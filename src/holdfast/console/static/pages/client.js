@@ -1,7 +1,7 @@
 /**
  * One client: its connection, session, queue, what is in flight, subscriptions, events, and why a message did not come.
  */
-import { asCurl, del, post, segment } from "../parts/api.js";
+import { asCurl, del, post, quote, segment } from "../parts/api.js";
 import { addressText, expiryText, isBehind, owedText, versionText } from "../parts/client_row.js";
 import { holdfast } from "../parts/command.js";
 import { CopyAs } from "../parts/copy_as.js";
@@ -14,7 +14,7 @@ import { link, useQuery } from "../parts/router.js";
 import { Ago, Name, Notice, Problem, State, Tabs, When } from "../parts/text.js";
 import { T } from "../texts.js";
 import { askBlock, askUnblock } from "./block_dialogs.js";
-import { EventsTab, ExplainTab, InflightTab, QueueTab, SubscriptionsTab } from "./client_tabs.js";
+import { eventParams, EventsTab, ExplainTab, InflightTab, QUEUE_PAGE, QueueTab, SubscriptionsTab } from "./client_tabs.js";
 
 /** What is said of a client, whether it is connected or not. @param {any} answer the answer of GET clients/{id} */
 function summary(answer) {
@@ -100,7 +100,7 @@ function Client({ id }) {
         ${client.block ? html`<button type="button" class="button" onClick=${unblock}>${T.client.unblock} …</button>` : html`<button type="button" class="button" onClick=${block}>${T.client.block} …</button>`}
         ${client.owed ? html`<button type="button" class="button danger" onClick=${purge}>${T.client.purge} …</button>` : null}
         <button type="button" class="button danger" onClick=${end}>${T.client.end} …</button></span>`}
-      <${CopyAs} address=${location.href} curl=${asCurl(path)} command=${holdfast("clients show", [], id)} />
+      <${CopyAs} address=${location.href} curl=${asCurl(path)} command=${holdfast("clients show", [], id)} more=${tabEntries(query.tab, id)} />
     </div>
     <div role="status" class="said">${said && html`<${Notice}>${said}</${Notice}>`}</div></div>
     <${Problem} error=${error} again=${again} />
@@ -113,6 +113,16 @@ function Client({ id }) {
       ${tab === "explain" && html`<${ExplainTab} id=${id} client=${client} filter=${query.filter} since=${query.since} onAsk=${(/** @type {any} */ patch) => setQuery(patch, { push: true })} />`}
     </${Tabs}></section>
   </div>`;
+}
+
+/** What is copied of a tab that asks for more than the client. @param {string} tab @param {string} id */
+function tabEntries(tab, id) {
+  if (tab === "queue" && may("reader")) return [{ label: T.client.queueCurl, text: asCurl(`sessions/${segment(id)}/queue`, { limit: QUEUE_PAGE }) }];
+  if (tab !== "events") return [];
+  const params = eventParams(id);
+  const curl = { label: T.client.eventsCurl, text: asCurl("events", params) };
+  // The command takes the client id alone, so of a session behind a mount point it would list those of others, too.
+  return id.includes("\0") ? [curl] : [curl, { label: T.client.eventsCommand, text: holdfast("events", [`--client=${quote(id)}`, `--since=${params.since}`]) }];
 }
 
 /** @param {{id: string, client: ReturnType<typeof summary>}} props */

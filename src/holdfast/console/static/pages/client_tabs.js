@@ -17,7 +17,8 @@ import { T } from "../texts.js";
 /** A topic as the API sends it: a text, or {text} or {base64}. @param {any} topic */
 const topicText = (topic) => toText(topic);
 
-const QUEUE_PAGE = 100;
+/** Messages of a queue that one question brings. */
+export const QUEUE_PAGE = 100;
 
 /** @param {{id: string}} props */
 export function QueueTab({ id }) {
@@ -77,9 +78,12 @@ export function SubscriptionsTab({ client }) {
     ${client.subscriptions.length < client.subscriptionCount && html`<div class="rows-foot">${T.client.shown(number(client.subscriptions.length), number(client.subscriptionCount))}</div>`}</div>`;
 }
 
+/** What is asked for the events of a client. @param {string} id */
+export const eventParams = (id) => ({ client: id, since: "-7d" });
+
 /** @param {{id: string}} props */
 export function EventsTab({ id }) {
-  return html`<${EventsTable} params=${{ client: id, since: "-7d" }} withClient=${false} above="22rem" empty=${T.client.eventsEmpty} />`;
+  return html`<${EventsTable} params=${eventParams(id)} withClient=${false} above="22rem" empty=${T.client.eventsEmpty} />`;
 }
 
 const KINDS = /** @type {Record<string, "good" | "off" | "warn" | "bad">} */ ({

@@ -37,6 +37,26 @@ const COLUMNS = [
   { key: "owed", label: T.clients.owed, width: "8rem", narrow: "7rem", number: true, sort: "owed", cell: (row) => owedText(row.owed) },
 ];
 
+/** Orders that the command has: by name, the newest, or the largest. */
+const COMMAND_SORTS = new Set(["client", "-since", "-owed", "-inflight"]);
+
+/**
+ * The command that lists the same clients in the same order; null if there is none.
+ * @param {Record<string, string>} query
+ */
+function commandOf(query) {
+  if (query.state === "offline" || query.state === "refused" || !COMMAND_SORTS.has(query.sort ?? "")) return null;
+  return holdfast("clients list", [
+    query.q && `--search=${quote(query.q)}`, query.user && `--user=${quote(query.user)}`, query.listener && `--listener=${quote(query.listener)}`,
+    query.state === "behind" && "--behind", query.sort !== "client" && `--sort=${query.sort?.replace("-", "")}`]);
+}
+
+/** What is to be said of it. @param {Record<string, string>} query @param {string | null} command */
+function noteOf(query, command) {
+  if (command === null) return [query.state === "offline" ? T.clients.noOffline : T.clients.noOrder];
+  return query.state === "" ? [T.clients.connectedAlone] : [];
+}
+
 export function Page() {
   const [query, setQuery] = useQuery({ q: "", state: "", user: "", listener: "", sort: "client" });
   const [text, setText] = useState(query.q);
@@ -59,10 +79,7 @@ export function Page() {
   const head = rows?.head;
   const error = rows?.error;
   const listeners = (node.value?.listeners ?? []).map((/** @type {any} */ one) => one.name);
-  // The command lists clients that are connected, the largest first.
-  const command = blocked ? holdfast("blocks list") : query.state === "offline" ? undefined : holdfast("clients list", [
-    query.q && `--search=${quote(query.q)}`, query.user && `--user=${quote(query.user)}`, query.listener && `--listener=${quote(query.listener)}`,
-    query.state === "behind" && "--behind", query.sort !== "client" && `--sort=${query.sort.replace("-", "")}`]);
+  const command = blocked ? holdfast("blocks list") : commandOf(query);
   // Connections that were refused have no row: what is known of them are events.
   const choose = (/** @type {string} */ state) => {
     setSaid("");
@@ -71,7 +88,7 @@ export function Page() {
   };
   return html`<div class="page">
     <div class="page-head"><h1>${T.clients.title}</h1>${head && html`<p role="status">${T.clients.count(number(head.matched), number(head.total))}</p>`}<span class="spring"></span>
-      <${CopyAs} address=${location.href} curl=${blocked ? asCurl("blocks") : asCurl("clients", params)} command=${command} /></div>
+      <${CopyAs} address=${location.href} curl=${blocked ? asCurl("blocks") : asCurl("clients", params)} command=${command ?? undefined} notes=${noteOf(query, command)} /></div>
     <div class="fields">
       ${!blocked && html`<${Field} id="clients-q" class="wide" label=${T.clients.search} value=${text} onInput=${setText} error=${error?.parameter === "q" ? error.detail : null} />`}
       <div class="field choice"><span class="label" aria-hidden="true">${T.clients.state}</span><${Choice} label=${T.clients.state} value=${query.state} options=${STATES} onChange=${choose} /></div>

@@ -51,6 +51,6 @@ export function Page() {
   return html`<div class="page">
     <div class="page-head"><h1>${T.events.title}</h1><span class="spring"></span><${CopyAs} address=${location.href} curl=${asCurl("events", params)} command=${holdfast("events", options)} /></div>
     <div class="fields">${field("client", "")}${field("topic", "wide")}${field("since", "")}${field("until", "")}</div>
-    <${EventsTable} params=${counted} above="32rem" onHead=${counts} />
+    <${EventsTable} params=${counted} above="32rem" empty=${query.client ? T.events.emptyClient : T.events.empty} onHead=${counts} />
   </div>`;
 }

@@ -10,7 +10,7 @@ import { Table } from "../parts/table.js";
 import { Name, When } from "../parts/text.js";
 import { T } from "../texts.js";
 
-const SERIOUS = new Set(["damaged", "no_room_to_store", "not_stored", "queues_away", "queue_unreadable"]);
+const SERIOUS = new Set(["damaged", "lake_away", "no_room_to_store", "not_stored", "queues_away", "queue_unreadable"]);
 
 /** When an event happened, whatever the answer calls it. @param {any} event */
 const at = (event) => event.at_us ?? event.time_us;

@@ -3,19 +3,19 @@
  *
  * Charts of an hour move with each frame; those of a day and a week are asked for again when a step has passed.
  */
-import { get } from "../parts/api.js";
+import { asCurl, get } from "../parts/api.js";
 import { Chart, Spark } from "../parts/chart.js";
 import { holdfast } from "../parts/command.js";
 import { CopyAs } from "../parts/copy_as.js";
-import { asCurl } from "../parts/api.js";
-import { bytes, day, duration, number, percent, short } from "../parts/format.js";
+import { bytes, duration, number, short } from "../parts/format.js";
 import { nodeState } from "../parts/frame.js";
 import { classes, html, useEffect, useMemo, useState } from "../parts/html.js";
-import { alarms, frameAge_s, frames, isOld, node, now_us, stats, tick } from "../parts/live.js";
-import { quantile, recentQuantile, secondsToZero, total } from "../parts/numbers.js";
-import { link, useQuery } from "../parts/router.js";
-import { Ago, Choice, State } from "../parts/text.js";
+import { frameAge_s, frames, isOld, node, now_us, stats, tick } from "../parts/live.js";
+import { quantile, recentQuantile, total } from "../parts/numbers.js";
+import { useQuery } from "../parts/router.js";
+import { Choice } from "../parts/text.js";
 import { T } from "../texts.js";
+import { Alarms, Drops, Listeners, Storage } from "./overview_panels.js";
 
 const RANGES = /** @type {Record<string, {seconds: number, label: string}>} */ ({
   "1h": { seconds: 3600, label: T.chart.hour }, "24h": { seconds: 86_400, label: T.chart.day }, "7d": { seconds: 604_800, label: T.chart.week },
@@ -38,7 +38,7 @@ const POINTS = 600;
 /** Seconds between two frames that are no gap. */
 const LATE_S = 3;
 
-/** @typedef {{step_s: number, times: number[], columns: Record<string, (number | null)[]>}} Series */
+/** @typedef {{step_s: number, times: number[], columns: Record<string, (number | null)[]>, dropped?: number}} Series dropped: of the whole range, where columns are means */
 
 /**
  * The value of a series in a frame, as the console keeps it.
@@ -91,7 +91,16 @@ function coarser(series) {
     }
   }
   const length = Math.floor(series.times.length / size);
-  return { step_s: series.step_s * size, times: Array.from({ length }, (_, i) => /** @type {number} */ (series.times[i * size])), columns };
+  return {
+    step_s: series.step_s * size, times: Array.from({ length }, (_, i) => /** @type {number} */ (series.times[i * size])), columns,
+    dropped: droppedOf(series) ?? undefined,
+  };
+}
+
+/** How many messages were dropped in the time of a series. @param {Series | null} series */
+function droppedOf(series) {
+  if (!series) return null;
+  return series.dropped ?? (series.columns["drops_total"] ?? []).reduce((/** @type {number} */ sum, value) => sum + (value ?? 0), 0) * series.step_s;
 }
 
 /**
@@ -123,6 +132,15 @@ function withFrame(series, at_s) {
 }
 
 /**
+ * What is asked for the charts. A little less than the range: the console keeps just so many of the finest steps.
+ * @param {number} seconds
+ * @param {number} to_us
+ */
+function seriesParams(seconds, to_us) {
+  return { names: NAMES.join(","), from_us: to_us - Math.round(seconds * (1 - 1 / 360)) * 1e6, to_us };
+}
+
+/**
  * @param {number} seconds
  * @returns {{series: Series | null, error: any}}
  */
@@ -133,9 +151,7 @@ function useSeries(seconds) {
   useEffect(() => {
     const control = new AbortController();
     const to_us = Math.max(Math.floor(now_us()), stats.value?.as_of_us ?? 0);
-    // A little less than the range: the console keeps just so many of the finest steps.
-    const from_us = to_us - Math.round(seconds * (1 - 1 / 360)) * 1e6;
-    get("series", { names: NAMES.join(","), from_us, to_us }, { signal: control.signal }).then((answer) => {
+    get("series", seriesParams(seconds, to_us), { signal: control.signal }).then((answer) => {
       const from_s = answer.from_us / 1e6;
       let length = Math.max(0, ...answer.values.map((/** @type {any[]} */ column) => column.length));
       // The frames of the last seconds are still on their way.
@@ -249,60 +265,6 @@ function Charts({ series, seconds }) {
   </section>`)}</div>`;
 }
 
-/** @param {{title: string, note: string, values: Record<string, number> | undefined, none: string, to: (name: string) => string}} props */
-function Bars({ title, note, values, none, to }) {
-  const entries = Object.entries(values ?? {}).filter(([, count]) => count > 0).sort((a, b) => b[1] - a[1]);
-  const most = entries[0]?.[1] ?? 1;
-  return html`<section class="panel"><div class="panel-head"><h2>${title}</h2><span class="soft small">${note}</span></div>
-    <div class="panel-body">${entries.length === 0 ? html`<p class="soft">${none}</p>` : html`<ul class="bars">
-      ${entries.slice(0, 12).map(([name, count]) => html`<li key=${name}><a href=${to(name)}>${name}</a>
-        <span class="bar-line" aria-hidden="true"><span style=${{ width: `${Math.max(0.5, (count / most) * 100)}%` }}></span></span><span class="number">${number(count)}</span></li>`)}
-    </ul>`}</div></section>`;
-}
-
-function Storage() {
-  const now = stats.value;
-  const [toFull_s, setToFull] = useState(/** @type {number | null | undefined} */ (undefined));
-  useEffect(() => {
-    const to_us = Math.max(Math.floor(now_us()), stats.value?.as_of_us ?? 0);
-    get("series", { names: "disk_free_bytes", from_us: to_us - 86_160e6, to_us })
-      .then((answer) => setToFull(secondsToZero(answer.values[0] ?? [], answer.step_s)), () => setToFull(undefined));
-  }, []);
-  const free = total(now, "disk_free_bytes");
-  const all = total(now, "disk_total_bytes");
-  const used = free !== null && all ? 1 - free / all : null;
-  const zones = Object.keys(now?.labelled["stored_messages"] ?? {}).sort();
-  const oldest = Math.min(...Object.values(now?.labelled["oldest_message_timestamp_seconds"] ?? {}).filter((at) => at > 0));
-  return html`<section class="panel"><div class="panel-head"><h2>${T.overview.storage}</h2><span class="soft small">${Number.isFinite(oldest) && html`${T.overview.oldest} <${Ago} at_us=${oldest * 1e6} />`}</span></div>
-    <div class="panel-body">
-      ${used !== null && html`<div class="disk"><div class=${classes("meter", used > 0.9 && "bad")} role="img" aria-label=${`${percent(used)} ${T.overview.used}`}><span style=${{ width: `${used * 100}%` }}></span></div>
-        <p><b>${percent(used)}</b> ${T.overview.used} · ${bytes(free)} ${T.overview.free}${toFull_s !== undefined && html` · <span class=${toFull_s !== null && toFull_s < 7 * 86_400 ? "state bad" : "soft"}>${toFull_s === null ? T.overview.notFilling : T.overview.fullIn(duration(Math.round(toFull_s / 3600) * 3600))}</span>`}</p></div>`}
-      ${zones.length > 0 && html`<div class="list-box"><table class="list flat"><thead><tr><th scope="col">${T.overview.zone}</th><th scope="col" class="number">${T.overview.messages}</th><th scope="col" class="number">${T.overview.bytes}</th><th scope="col" class="number">${T.overview.generations}</th><th scope="col" class="number">${T.overview.oldest}</th></tr></thead>
-        <tbody>${zones.map((zone) => html`<tr key=${zone}><td>${zone}</td><td class="number">${number(now?.labelled["stored_messages"]?.[zone])}</td><td class="number">${bytes(now?.labelled["stored_bytes"]?.[zone])}</td>
-          <td class="number">${number(now?.labelled["generations"]?.[zone])}</td><td class="number"><${Ago} at_us=${(now?.labelled["oldest_message_timestamp_seconds"]?.[zone] ?? 0) * 1e6} /></td></tr>`)}</tbody></table></div>`}
-      ${node.value && node.value.has_past === false && html`<p class="soft">${T.overview.noPast}</p>`}
-    </div></section>`;
-}
-
-function Alarms() {
-  const active = alarms.value;
-  return html`<section class="panel"><div class="panel-head"><h2>${T.overview.alarms}</h2><span class="spring"></span><a href="/health">${T.nav.health}</a></div>
-    <div class="panel-body">${active.length === 0 ? html`<${State} kind="good">${T.overview.noAlarms}</${State}>` : html`<ul class="alarm-list">
-      ${active.map((alarm) => html`<li key=${alarm.alarm}><${State} kind="warn"><a href="/health">${alarm.alarm}</a></${State}> <span class="soft">${T.overview.since("")}<${Ago} at_us=${alarm.since_us} /></span><p class="soft">${alarm.detail}</p></li>`)}
-    </ul>`}</div></section>`;
-}
-
-function Listeners() {
-  const listeners = node.value?.listeners ?? [];
-  const ends = stats.value?.labelled["certificate_expiry_timestamp_seconds"] ?? {};
-  const counts = stats.value?.labelled["connections"] ?? {};
-  return html`<section class="panel"><div class="panel-head"><h2>${T.overview.listeners}</h2></div><div class="panel-body flush list-box"><table class="list">
-    <thead><tr><th scope="col">${T.overview.listener}</th><th scope="col">${T.overview.address}</th><th scope="col" class="number">${T.overview.connections.toLowerCase()}</th><th scope="col" class="number">${T.overview.certificate}</th></tr></thead>
-    <tbody>${listeners.map((/** @type {any} */ one) => html`<tr key=${one.name}><td><a href=${link("/clients", { listener: one.name })}>${one.name}</a> <span class="soft">${one.kind}</span></td><td class="nowrap">${one.host}:${one.port}</td>
-      <td class="number">${number(counts[one.name] ?? one.connections)}</td>
-      <td class="number">${ends[one.name] ? html`<span title=${day(/** @type {number} */ (ends[one.name]) * 1e6)}>${duration(/** @type {number} */ (ends[one.name]) - now_us() / 1e6)}</span>` : html`<span class="soft">–</span>`}</td></tr>`)}</tbody></table></div></section>`;
-}
-
 function Headline() {
   tick.value;
   const here = node.value;
@@ -316,17 +278,16 @@ export function Page() {
   const [query, setQuery] = useQuery({ range: "1h" });
   const range = RANGES[query.range] ?? /** @type {{seconds: number, label: string}} */ (RANGES["1h"]);
   const { series } = useSeries(range.seconds);
-  const drops = stats.value?.labelled["drops_total"];
   return html`<div class="page overview">
     <div class="page-head"><h1>${T.overview.title}</h1><${Headline} /><span class="spring"></span>
       <${Choice} label=${T.chart.range} value=${query.range} options=${Object.entries(RANGES).map(([value, { label }]) => ({ value, label }))} onChange=${(/** @type {string} */ value) => setQuery({ range: value }, { push: true })} />
-      <${CopyAs} address=${location.href} curl=${asCurl("stats")} command=${holdfast("status", ["--json"])} /></div>
+      <${CopyAs} address=${location.href} curl=${asCurl("stats")} command=${holdfast("status", ["--json"])} more=${[{ label: T.overview.seriesCurl, text: asCurl("series", seriesParams(range.seconds, Math.floor(now_us() / 60e6) * 60e6)) }]} /></div>
     <${Tiles} series=${series} />
     <${Charts} series=${series} seconds=${range.seconds} />
     <div class="panels">
       <${Alarms} />
       <${Storage} />
-      <${Bars} title=${T.overview.dropsTitle} note=${T.overview.dropsNote} values=${drops} none=${T.overview.dropsNone} to=${(/** @type {string} */ reason) => link("/events", { reason })} />
+      <${Drops} key=${query.range} range=${RANGES[query.range] ? query.range : "1h"} label=${range.label} dropped=${droppedOf(series)} rough=${series !== null && series.step_s > 1} />
       <${Listeners} />
     </div>
   </div>`;

@@ -26,7 +26,7 @@ import { around, edgesOf, firstB, resolved, shortcutOf, shortcutRange, wholeOf }
 import { PlayPanel } from "./time_play.js";
 import { StatePanel } from "./time_state.js";
 import { Transport, usePreview } from "./time_transport.js";
-import { addressOf, MAX_PLOTS, readView } from "./time_view.js";
+import { addressOf, LIVE_SPAN_S, MAX_PLOTS, PLOT_POINTS, readView } from "./time_view.js";
 
 /** @typedef {import("./time_view.js").View} View */
 /** @typedef {import("./time_range.js").Whole} Whole */
@@ -34,7 +34,6 @@ import { addressOf, MAX_PLOTS, readView } from "./time_view.js";
 /** @typedef {import("../parts/strip_scale.js").Range} Range */
 /** @typedef {View & {from: number, to: number, at: number}} Settled */
 
-const LIVE_SPAN_US = 300e6;
 /** A zoom by the wheel becomes part of the address when it has rested this long. */
 const REST_MS = 180;
 /** How often it is asked what is kept, so that "now" moves on. */
@@ -53,7 +52,7 @@ export function Page() {
       : !may("reader") ? html`<${Notice} kind="warn">The past needs the role reader: payloads are part of it.</${Notice}>`
         : zones.error ? html`<${Problem} error=${zones.error} />`
           : !zones.answer ? html`<p class="soft" role="status">asking what is kept …</p>`
-            : whole ? html`<${Machine} whole=${whole} zones=${zones.answer.zones.map((/** @type {any} */ one) => one.name)} search=${search} />`
+            : whole ? html`<${Machine} whole=${whole} zones=${zones.answer.zones} search=${search} />`
               : html`<${Notice}>No message is stored yet. The first one will be here.</${Notice}>`}
   </div>`;
 }
@@ -63,7 +62,7 @@ function keptText(whole) {
   return `kept since ${time(whole.oldest_us)} ${timeZone.value === "utc" ? "UTC" : zoneName()}, ${duration((whole.now_us - whole.oldest_us) / 1e6)}`;
 }
 
-/** @param {{whole: Whole, zones: string[], search: string}} props */
+/** @param {{whole: Whole, zones: any[], search: string}} props */
 function Machine({ whole, zones, search }) {
   const given = useMemo(() => readView(search, whole.range.to), [search, whole.range.to]);
   const view = /** @type {Settled} */ (useMemo(() => resolved(given, whole), [given, whole]));
@@ -81,15 +80,16 @@ function Machine({ whole, zones, search }) {
   const live = view.mode === "live";
   const following = useLive(live ? { filter: view.filter, zone: view.zone, client: view.client, payload: view.payload } : null);
   const head = (Math.floor((following.head_us || whole.now_us) / 1e6) + 1) * 1e6;
-  const moved = live ? { from: head - LIVE_SPAN_US, to: head, at: head } : draft ?? {};
+  const moved = live ? { from: head - LIVE_SPAN_S * 1e6, to: head, at: head } : draft ?? {};
   const shown = { ...view, ...moved };
   const range = { from: shown.from, to: shown.to };
   const asked = live ? range : { from: view.from, to: view.to };
   const bounds = useMemo(() => ({ from: Math.min(whole.range.from, view.from), to: Math.max(whole.range.to, view.to) }), [whole, view.from, view.to]);
 
   const question = { filter: view.filter, zone: view.zone };
+  const buckets = bucketsFor(6);
   const all = useDensity({ ...question, from: whole.range.from, to: whole.range.to, buckets: bucketsFor(4) });
-  const part = useDensity({ ...question, from: asked.from, to: asked.to, buckets: bucketsFor(6) }, following.seen);
+  const part = useDensity({ ...question, from: asked.from, to: asked.to, buckets }, { news: following.seen, patient: live });
   const patient = live || playing || draft?.at !== undefined || draft?.b !== undefined;
   const searching = Boolean(view.client || view.payload);
   const messages = useMessages(live ? null : { ...question, client: view.client, payload: view.payload, from: view.from, to: view.to, at: shown.at }, { patient });
@@ -97,7 +97,7 @@ function Machine({ whole, zones, search }) {
   const pair = shown.b === null ? null : [Math.min(shown.at, shown.b), Math.max(shown.at, shown.b)];
   const comparison = useAnswer("history/compare", pair && { ...question, a: pair[0], b: pair[1], look_back_s: view.lookBack_s }, { patient });
   const topics = view.plot.length ? view.plot : /[+#]/.test(view.filter) ? [] : [view.filter];
-  const plot = useAnswer("history/plot", topics.length ? { topic: topics, path: view.path, from: asked.from, to: asked.to, points: 600 } : null, { patient: live });
+  const plot = useAnswer("history/plot", topics.length ? { topic: topics, path: view.path, from: asked.from, to: asked.to, points: PLOT_POINTS } : null, { patient: live });
   const wholeEvents = useAnswer("events", { since: whole.range.from, until: whole.range.to, limit: 1000 });
   const rangeEvents = useAnswer("events", { since: asked.from, until: asked.to, limit: 1000 }, { patient: live });
 
@@ -168,15 +168,15 @@ function Machine({ whole, zones, search }) {
 
   return html`<div class="time-machine">
     <div class="page-head time-head"><h1>Time machine</h1><p>${keptText(whole)}</p><span class="spring"></span>
-      <${RangeBar} view=${view} density=${part.density} live=${live} shortcut=${live ? "" : shortcutOf(range, whole)}
+      <${RangeBar} view=${view} density=${part.density} shown=${{ live, buckets, topics, zones }} shortcut=${live ? "" : shortcutOf(range, whole)}
         onShortcut=${(/** @type {string} */ name) => setRange(shortcutRange(name, whole))}
         onLive=${(/** @type {boolean} */ on) => change(on ? { mode: "live" } : { mode: "", ...range, at: range.to })} /></div>
-    <${QuestionFields} view=${view} zones=${zones} errors=${errors} onChange=${change} />
+    <${QuestionFields} view=${view} zones=${zones.map((one) => one.name)} errors=${errors} onChange=${change} />
     ${gone && html`<${Notice} kind="warn" role="alert" action=${gone.body?.border_us && html`<button type="button" class="button" onClick=${() => change({ from: gone.body.border_us, at: Math.max(view.at, gone.body.border_us) })}>Begin there</button>`}>
       <strong>Retention has passed this range while it was read.</strong> ${gone.body?.border_us ? `What is kept begins at ${time(gone.body.border_us, "ms")} now.` : gone.detail}</${Notice}>`}
     ${said.map((text) => html`<${Notice} key=${text} kind="old">${text}</${Notice}>`)}
     <${Problem} error=${part.error?.status === 410 ? null : part.error} beside=${BESIDE} />
-    <section class="panel strips" aria-label="Strips of time">
+    <section class="panel strips" aria-label="Strips of time" aria-busy=${part.busy || all.busy}>
       <${Strip} name="whole" label="Everything that is kept" view=${whole.range} bounds=${whole.range} density=${all.density} marks=${allMarks} window=${range}
         handles=${wholeHandles} onRange=${setRange} onMoment=${moment} onZoom=${zoom} />
       <div class="strip-between"><span class="range-text"><b>${timeSpan(range.from, range.to)}</b> <span class="soft">${duration((range.to - range.from) / 1e6)}</span></span>

@@ -52,18 +52,20 @@ const SHORTCUTS = [["-1h", 3600e6, "1 h"], ["-24h", 86_400e6, "24 h"], ["all", 0
  * @param {object} props
  * @param {View} props.view
  * @param {Density | null} props.density
- * @param {boolean} props.live
+ * @param {import("./time_commands.js").Shown} props.shown
  * @param {string} props.shortcut the one that the range is
  * @param {(name: string) => void} props.onShortcut
  * @param {(live: boolean) => void} props.onLive
  */
-export function RangeBar({ view, density, live, shortcut, onShortcut, onLive }) {
+export function RangeBar({ view, density, shown, shortcut, onShortcut, onLive }) {
+  const { live } = shown;
+  const { entries, notes } = commandsOf(view, location.href, node.value, shown);
   return html`<div class="range-bar">
     <div class="tabs" role="group" aria-label="Range">${SHORTCUTS.map(([name, , label]) => html`<button type="button" key=${name} class="tab"
       aria-pressed=${shortcut === name} onClick=${() => onShortcut(String(name))}>${label}</button>`)}</div>
     <button type="button" class=${classes("button", "live-button")} aria-pressed=${live} onClick=${() => onLive(!live)}><span class="live-dot" aria-hidden="true"></span>Live</button>
     <${ExportMenu} view=${view} density=${density} />
-    <${CopyAs} more=${commandsOf(view, location.href, node.value)} />
+    <${CopyAs} more=${entries} notes=${notes} />
   </div>`;
 }
 

@@ -41,7 +41,7 @@ export function MessagesPanel({ messages, live, view, at, searching, chosen, onC
   const separator = { separator: html`<span class="a-line">A <b class="mono">${time(at, "ms")}</b></span>` };
   const rows = live ? live.shown : [...messages.newer, ...(messages.newer.length ? [separator] : []), ...messages.older];
   const zone = timeZone.value;
-  return html`<section class="panel time-messages" aria-labelledby="messages-title">
+  return html`<section class="panel time-messages" aria-labelledby="messages-title" aria-busy=${!live && messages.busy}>
     <div class="panel-head">
       <h2 id="messages-title">${live ? "Live messages" : "Messages"}</h2>
       <span class="soft small">${live ? "newest first" : `newest at A, ${zone === "utc" ? "UTC" : zoneName()}`}</span>

@@ -4,10 +4,11 @@
  * Into topics below a prefix; into the topics themselves only after the filter was typed once more.
  */
 import { asCurl, post, quote, segment } from "../parts/api.js";
+import { holdfast } from "../parts/command.js";
 import { CopyAs } from "../parts/copy_as.js";
 import { ask } from "../parts/dialog.js";
 import { number, time, visible } from "../parts/format.js";
-import { html, useState } from "../parts/html.js";
+import { html, signal, useState } from "../parts/html.js";
 import { jobs, may, node, refreshJobs } from "../parts/live.js";
 import { Ago, Field, Name, Problem, State } from "../parts/text.js";
 import { T } from "../texts.js";
@@ -106,6 +107,28 @@ export function playCommand(view, speed, prefix, user) {
   return `holdfast replay ${quote(view.filter)} --from ${isoShort(view.from ?? 0)} --until ${isoShort(view.to ?? 0)} --speed ${quote(speed)} ${into} --progress --json${who}${brokerOptions(node.value)}`;
 }
 
+/**
+ * The command that goes on behind the place of a job, and ends where the job would; null if it cannot be told.
+ *
+ * No command of `holdfast` resumes the job itself: this is the replay that resuming it would run.
+ * @param {Job} job
+ * @param {string} speed
+ */
+export function resumeCommand(job, speed) {
+  // Behind the hyphens stands the filter alone, quoted as the console does it. Of options that stand twice, the last counts.
+  const { filter } = job.replay;
+  const end = ` -- ${/^[\w@%+=:,./-]+$/.test(filter) ? filter : `'${filter.replaceAll("'", "'\"'\"'")}'`}`;
+  if (!job.command.endsWith(end)) return null;
+  const after = job.place ? ` --after=${quote(job.place)}` : "";
+  return `${job.command.slice(0, -end.length)} --speed=${quote(speed)}${after}${end}`;
+}
+
+/** How a job is stopped. @param {Job} job */
+function stopEntries(job) {
+  if (job.state !== "running" || !may("operator")) return [];
+  return [{ label: T.play.stopCurl, text: asCurl(`jobs/${segment(job.id)}/stop`, {}, { method: "POST" }) }, { label: T.play.stopCommand, text: holdfast(`jobs stop ${quote(job.id)}`) }];
+}
+
 /** @param {{items: Job[], onChanged: () => void}} props */
 function JobList({ items, onChanged }) {
   const [all, setAll] = useState(false);
@@ -132,18 +155,18 @@ function JobRow({ job, onChanged }) {
     onChanged();
   };
   const resume = async () => {
-    let speed = replay.speed;
+    const speed = signal(replay.speed);
     let password = "";
     const path = `jobs/${segment(job.id)}/resume`;
     const resumed = await ask({
       title: T.play.resumeTitle(number(job.messages)),
       subject: html`<p><${Name} value=${replay.filter} wrap /></p>
-        <${ResumeFields} speed=${speed} user=${replay.user} onSpeed=${(/** @type {string} */ value) => { speed = value; }} onPassword=${(/** @type {string} */ value) => { password = value; }} />`,
+        <${ResumeFields} speed=${speed} user=${replay.user} onPassword=${(/** @type {string} */ value) => { password = value; }} />`,
       effects: T.play.resumeEffects,
       action: T.play.resume,
-      curl: asCurl(path, {}, { method: "POST", body: { speed } }),
-      command: job.command,
-      run: () => post(path, password ? { speed, password } : { speed }),
+      curl: () => asCurl(path, {}, { method: "POST", body: { speed: speed.value } }),
+      command: () => resumeCommand(job, speed.value) ?? "",
+      run: () => post(path, password ? { speed: speed.value, password } : { speed: speed.value }),
     });
     if (resumed) onChanged();
   };
@@ -155,7 +178,7 @@ function JobRow({ job, onChanged }) {
       <span class="job-count">${T.play.messages(job.messages, number(job.messages))}</span>
       ${may("operator") && job.state === "running" && html`<button type="button" class="button" disabled=${busy} onClick=${stop}>${T.play.stop}</button>`}
       ${may("operator") && canGoOn && html`<button type="button" class="button" onClick=${resume}>${T.play.resume}</button>`}
-      <${CopyAs} command=${job.command} /></div>
+      <${CopyAs} curl=${asCurl("jobs")} command=${job.command} more=${stopEntries(job)} /></div>
     <div class="job-line soft small"><progress aria-label=${T.play.progress} max="1" value=${job.state === "running" && job.share === null ? undefined : job.share ?? 0}></progress>
       <span>${T.play.speedText(replay.speed)}${job.at_us ? `, ${T.play.at(time(job.at_us, "s"))}` : ""}</span><span class="spring"></span>
       <span>${T.play.by(job.by)} <${Ago} at_us=${job.began_us} /> ${T.play.ago}</span></div>
@@ -164,11 +187,10 @@ function JobRow({ job, onChanged }) {
   </li>`;
 }
 
-/** @param {{speed: string, user: string, onSpeed: (value: string) => void, onPassword: (value: string) => void}} props */
-function ResumeFields({ speed, user, onSpeed, onPassword }) {
-  const [typed, setTyped] = useState(speed);
+/** @param {{speed: import("../vendor/signals.js").Signal<string>, user: string, onPassword: (value: string) => void}} props */
+function ResumeFields({ speed, user, onPassword }) {
   const [password, setPassword] = useState("");
-  return html`<div class="fields"><${SpeedField} id="resume-speed" value=${typed} onInput=${(/** @type {string} */ value) => { setTyped(value); onSpeed(value); }} />
+  return html`<div class="fields"><${SpeedField} id="resume-speed" value=${speed.value} onInput=${(/** @type {string} */ value) => { speed.value = value; }} />
     ${user && html`<${Field} id="resume-password" label=${T.play.passwordOf(user)} type="password" autocomplete="new-password" value=${password}
       onInput=${(/** @type {string} */ value) => { setPassword(value); onPassword(value); }} />`}</div>`;
 }

@@ -115,7 +115,7 @@ export function PlotPanel({ topics, path, paths, suggested, range, at, plot, onT
     if (typed && !topics.includes(typed)) onTopic(typed);
     setTyped("");
   };
-  return html`<section class="panel time-plot" aria-labelledby="plot-title">
+  return html`<section class="panel time-plot" aria-labelledby="plot-title" aria-busy=${plot.busy}>
     <div class="panel-head"><h2 id="plot-title">Plot</h2>
       <span class="soft small">min, max and last of each column</span><span class="spring"></span>
       ${drawn && html`<button type="button" class="button quiet" aria-expanded=${asTable} onClick=${() => setAsTable(!asTable)}>${asTable ? "Hide the table" : "As a table"}</button>`}</div>

@@ -4,10 +4,11 @@
  * 1. A new question gives up the one before it.
  * 2. A patient question, as while a moment is dragged or plays, lets the running one end and then asks with what holds by then:
  *    so something is shown on the way, however slow the answers are.
- * 3. An old answer stays until the new one is there, with `busy`.
+ * 3. An old answer stays until the new one is there, with `busy`: from the moment on at which the question is another one.
  */
 import { useEffect, useMemo, useRef, useState } from "../parts/html.js";
 import { get, lines } from "../parts/api.js";
+import { PAGE } from "./time_view.js";
 
 /** @typedef {import("../parts/api.js").ApiError} ApiError */
 /** @typedef {import("../parts/api.js").Params} Params */
@@ -35,7 +36,7 @@ import { get, lines } from "../parts/api.js";
  * @returns {{answer: any, error: ApiError | null, busy: boolean}}
  */
 export function useAnswer(path, params, { patient = false, turn = 0 } = {}) {
-  const [state, setState] = useState(/** @type {{answer: any, error: ApiError | null, busy: boolean}} */ ({ answer: null, error: null, busy: false }));
+  const [state, setState] = useState(/** @type {{answer: any, error: ApiError | null, busy: boolean, question: string | null}} */ ({ answer: null, error: null, busy: false, question: null }));
   const key = params && JSON.stringify(params);
   const running = useRef(/** @type {AbortController | null} */ (null));
   const wanted = useRef(/** @type {Params | null} */ (null));
@@ -49,9 +50,9 @@ export function useAnswer(path, params, { patient = false, turn = 0 } = {}) {
       setState((old) => ({ ...old, busy: true }));
       try {
         const answer = await get(path, asked, { signal: control.signal });
-        if (running.current === control) setState({ answer, error: null, busy: false });
+        if (running.current === control) setState({ answer, error: null, busy: false, question: JSON.stringify(asked) });
       } catch (error) {
-        if (running.current === control) setState({ answer: null, error: /** @type {ApiError} */ (error), busy: false });
+        if (running.current === control) setState({ answer: null, error: /** @type {ApiError} */ (error), busy: false, question: JSON.stringify(asked) });
       }
       if (running.current !== control) return;
       running.current = null;
@@ -61,46 +62,68 @@ export function useAnswer(path, params, { patient = false, turn = 0 } = {}) {
     running.current?.abort();
     running.current = null;
     if (key) ask();
-    else setState({ answer: null, error: null, busy: false });
+    else setState({ answer: null, error: null, busy: false, question: null });
   }, [key, turn]);
   useEffect(() => () => running.current?.abort(), []);
-  return state;
+  return { ...state, busy: state.busy || state.question !== key };
 }
 
 /**
  * The density of a range, finer with every line that arrives.
  * @param {Params | null} params
- * @param {number} [news] counts messages that came: with more of them the same range is asked for again, once it is answered
+ * @param {{news?: number, patient?: boolean}} [options] news: counts messages that came; with more of them the same range is asked
+ *     for again, once it is answered. patient: a range that moves lets the running question end, unless its filter is another one
  * @returns {{density: Density | null, error: ApiError | null, busy: boolean}}
  */
-export function useDensity(params, news = 0) {
-  const [state, setState] = useState(/** @type {{density: Density | null, error: ApiError | null, busy: boolean}} */ ({ density: null, error: null, busy: false }));
+export function useDensity(params, { news = 0, patient = false } = {}) {
+  const [state, setState] = useState(/** @type {{density: Density | null, error: ApiError | null, busy: boolean, question: string | null}} */ ({ density: null, error: null, busy: false, question: null }));
   const key = params && JSON.stringify(params);
-  const about = params && JSON.stringify([params.filter, params.zone]);
   const before = useRef(/** @type {string | null} */ (null));
+  const running = useRef(/** @type {AbortController | null} */ (null));
+  const wanted = useRef({ params, news });
+  wanted.current = { params, news };
   const counted = useRef(news);
   const [turn, setTurn] = useState(0);
   useEffect(() => {
-    if (!params) return undefined;
-    counted.current = news;
-    const control = new AbortController();
-    const same = before.current === about;
-    before.current = about;
-    // Bars of the same filter stay until the new ones come; those of another filter would be wrong.
-    setState((old) => ({ density: same ? old.density : null, error: null, busy: true }));
-    lines("history/density", params, (density) => setState({ density, error: null, busy: !density.done }), { signal: control.signal }).then(
-      () => { if (!control.signal.aborted) setState((old) => ({ ...old, busy: false })); },
-      (error) => { if (!control.signal.aborted) setState((old) => ({ density: error.status === 400 ? null : old.density, error, busy: false })); },
-    );
-    return () => control.abort();
+    const ask = async () => {
+      const asked = wanted.current.params;
+      if (!asked) return;
+      counted.current = wanted.current.news;
+      const control = new AbortController();
+      running.current = control;
+      const question = JSON.stringify(asked);
+      const same = before.current === subject(asked);
+      before.current = subject(asked);
+      // Bars of the same filter stay until the new ones come; those of another filter would be wrong.
+      setState((old) => ({ ...old, density: same ? old.density : null, error: null, busy: true }));
+      try {
+        await lines("history/density", asked, (density) => setState({ density, error: null, busy: !density.done, question }), { signal: control.signal });
+        if (running.current === control) setState((old) => ({ ...old, busy: false, question }));
+      } catch (error) {
+        const problem = /** @type {ApiError} */ (error);
+        if (running.current === control) setState((old) => ({ density: problem.status === 400 ? null : old.density, error: problem, busy: false, question }));
+      }
+      if (running.current !== control) return;
+      running.current = null;
+      if (wanted.current.news !== counted.current || JSON.stringify(wanted.current.params) !== JSON.stringify(asked)) ask();
+    };
+    if (patient && running.current && params && before.current === subject(params)) return;
+    running.current?.abort();
+    running.current = null;
+    ask();
   }, [key, turn]);
   useEffect(() => {
     if (!state.busy && counted.current !== news) setTurn((n) => n + 1);
   }, [news, state.busy]);
-  return state;
+  useEffect(() => () => {
+    running.current?.abort();
+    running.current = null;
+  }, []);
+  return { ...state, busy: state.busy || state.question !== key };
 }
 
-export const PAGE = 100;
+/** What bars are of, whatever their range. @param {Params} params */
+const subject = (params) => JSON.stringify([params.filter, params.zone]);
 
 /**
  * @typedef {object} Side
@@ -120,12 +143,13 @@ export const PAGE = 100;
  * @property {number} lost
  * @property {boolean} busy
  * @property {ApiError | null} error
+ * @property {string | null} question what they answer
  */
 
 /** @returns {Messages} */
 function nothing() {
   const side = () => ({ cursor: null, end: false, asked: false, stopped: "" });
-  return { newer: [], older: [], newerSide: side(), olderSide: side(), looked: 0, of: null, lost: 0, busy: false, error: null };
+  return { newer: [], older: [], newerSide: side(), olderSide: side(), looked: 0, of: null, lost: 0, busy: false, error: null, question: null };
 }
 
 /**
@@ -150,9 +174,9 @@ export function useMessages(params, { patient = false } = {}) {
     setState((old) => ({ ...old, busy: true }));
     try {
       const answer = await get("history/messages", { ...asked, direction: way, limit: PAGE, cursor: side?.cursor }, { signal: control.signal });
-      if (running.current === control) setState((old) => added(first ? nothing() : old, way, answer));
+      if (running.current === control) setState((old) => ({ ...added(first ? nothing() : old, way, answer), question: JSON.stringify(asked) }));
     } catch (error) {
-      if (running.current === control) setState((old) => ({ ...(first ? nothing() : old), busy: false, error: /** @type {ApiError} */ (error) }));
+      if (running.current === control) setState((old) => ({ ...(first ? nothing() : old), busy: false, error: /** @type {ApiError} */ (error), question: JSON.stringify(asked) }));
     }
     if (running.current !== control) return;
     running.current = null;
@@ -171,7 +195,7 @@ export function useMessages(params, { patient = false } = {}) {
     const { state: now } = current.current;
     if (!running.current && !now[`${way}Side`].end) ask(way, false);
   }, []);
-  return { ...state, more };
+  return { ...state, busy: state.busy || state.question !== key, more };
 }
 
 /**

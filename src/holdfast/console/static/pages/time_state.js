@@ -10,6 +10,8 @@ import { Choice, Name, Problem } from "../parts/text.js";
 import { askable, glance } from "../parts/payload_bytes.js";
 import { BESIDE } from "./time_messages.js";
 import { Grid } from "./time_grid.js";
+import { useAnswer } from "./time_questions.js";
+import { T } from "../texts.js";
 
 /** @typedef {import("./time_questions.js").Message} Message */
 /** @typedef {Message & {age_us: number}} Known */
@@ -68,6 +70,8 @@ export function rowsOf(state, comparison, aIsLater) {
  */
 export function StatePanel({ state, comparison, at, b, lookBack_s, retained, onLookBack, onRetained, onPlot, onMessage, plotted, quiet }) {
   const aIsLater = b === null || at >= b;
+  // Then nothing came between both moments that the look-back of the later one does not see.
+  const covered = b !== null && Math.abs(at - b) <= lookBack_s * 1e6;
   const compared = b === null ? null : comparison.answer;
   const rows = useMemo(() => rowsOf(state.answer, compared, aIsLater), [state.answer, compared, aIsLater]);
   const [kind, setKind] = useState("all");
@@ -80,11 +84,11 @@ export function StatePanel({ state, comparison, at, b, lookBack_s, retained, onL
     { key: "topic", label: "topic", cell: (/** @type {Row} */ row) => html`<${Name} value=${toText(row.message.topic)} />` },
     { key: "value", label: "value at A", class: "mono", cell: (/** @type {Row} */ row) => (isAtA(row, aIsLater) ? html`<bdi>${glance(row.message.payload, 60)}</bdi>` : html`<span class="soft">–</span>`) },
     { key: "age", label: "age", class: "number", cell: (/** @type {Row} */ row) => (row.age_us === null ? html`<span class="soft">–</span>` : ageText(row.age_us, b !== null)) },
-    ...(b === null ? [] : [{ key: "against", label: "against B", class: "against", cell: (/** @type {Row} */ row) => html`<${Against} row=${row} />` }]),
+    ...(b === null ? [] : [{ key: "against", label: "against B", class: "against", cell: (/** @type {Row} */ row) => html`<${Against} row=${row} lookBack_s=${lookBack_s} covered=${covered} />` }]),
   ];
   const options = [{ value: "all", label: `All ${number(rows.length)}` },
     ...(/** @type {[Kind, string][]} */ ([["changed", "Changed"], ["came", "Came"], ["silent", "Silent"]])).map(([value, label]) => ({ value, label: `${label} ${number(count(value))}` }))];
-  return html`<section class="panel time-state" aria-labelledby="state-title">
+  return html`<section class="panel time-state" aria-labelledby="state-title" aria-busy=${state.busy || comparison.busy}>
     <div class="panel-head">
       <h2 id="state-title">${retained ? "Retained" : "State"} at A <span class="mono">${time(at, "ms")}</span></h2>
       <span class="spring"></span>
@@ -97,7 +101,7 @@ export function StatePanel({ state, comparison, at, b, lookBack_s, retained, onL
       empty=${state.error ? "no answer" : state.busy ? "asking …" : kind === "all" ? "no topic spoke in the time that was looked back" : "none"} />
     <div class="time-foot" role="status" aria-live=${quiet ? "off" : "polite"}>${footText(state.answer, comparison.answer, lookBack_s)}
       ${state.answer && state.answer.stopped === "look_back" && html` <button type="button" class="button quiet" onClick=${() => onLookBack(lookBack_s * 4)}>Look back further</button>`}</div>
-    ${chosen && html`<${Details} row=${chosen} aIsLater=${aIsLater} plotted=${plotted} onPlot=${onPlot} onMessage=${onMessage} onClose=${() => setActive(null)} lookBack_s=${lookBack_s} />`}
+    ${chosen && html`<${Details} row=${chosen} later=${b === null ? at : Math.max(at, b)} plotted=${plotted} onPlot=${onPlot} onMessage=${onMessage} onClose=${() => setActive(null)} lookBack_s=${lookBack_s} />`}
   </section>`;
 }
 
@@ -129,11 +133,11 @@ function footText(state, comparison, lookBack_s) {
   return `${number(state.topics.length)} ${state.topics.length === 1 ? "topic" : "topics"}, ${why}${state.complete ? ", complete" : ""}${same}.`;
 }
 
-/** @param {{row: Row}} props */
-function Against({ row }) {
+/** @param {{row: Row, lookBack_s: number, covered: boolean}} props */
+function Against({ row, lookBack_s, covered }) {
   if (row.kind === "same") return html`<span class="soft">same</span>`;
   if (row.kind === "came") return html`<span class="kind"><span aria-hidden="true">＋</span> came</span>`;
-  if (row.kind === "silent") return html`<span class="kind"><span aria-hidden="true">∅</span> silent since ${timeOfDay(row.earlier?.at_us, "s")}</span>`;
+  if (row.kind === "silent") return html`<span class="kind"><span aria-hidden="true">∅</span> ${covered ? T.stateAt.silentSince(timeOfDay(row.earlier?.at_us, "s")) : T.stateAt.silentFor(duration(lookBack_s))}</span>`;
   const [one] = row.paths;
   const more = row.paths.length > 1 ? html` <span class="soft">+${number(row.paths.length - 1)}</span>` : "";
   const [before, after] = one ? [shortValue(one.a), shortValue(one.b)] : [glance(row.earlier?.payload, 24), glance(row.later?.payload, 24)];
@@ -148,14 +152,18 @@ function shortValue(value) {
 }
 
 /**
- * @param {{row: Row, aIsLater: boolean, plotted: string[], onPlot: (topic: string) => void, onMessage: (message: Message) => void, onClose: () => void, lookBack_s: number}} props
+ * @param {{row: Row, later: number, plotted: string[], onPlot: (topic: string) => void, onMessage: (message: Message) => void, onClose: () => void, lookBack_s: number}} props
  */
-function Details({ row, plotted, onPlot, onMessage, onClose, lookBack_s }) {
+function Details({ row, later, plotted, onPlot, onMessage, onClose, lookBack_s }) {
   const topic = askable(row.message.topic);
+  // What came between both moments is in no answer: the topic is asked for its last message.
+  const last = useAnswer("history/messages", row.kind === "silent" && topic !== null ? { filter: topic, at: later, direction: "older", limit: 1 } : null);
+  const lastAt = last.answer?.messages[0]?.at_us;
   return html`<div class="inspector" role="region" aria-label="The chosen topic">
     <div class="inspector-head"><h3><${Name} value=${toText(row.message.topic)} wrap limit=${600} /></h3>
       <button type="button" class="button bare icon" aria-label="Close the topic" onClick=${onClose}>✕</button></div>
-    ${row.kind === "silent" && html`<p>Silent since ${time(row.earlier?.at_us, "ms")}: nothing came within ${duration(lookBack_s)} before the later moment.</p>`}
+    ${row.kind === "silent" && html`<p>${lastAt ? `${T.stateAt.silentSince(time(lastAt, "ms"))}: ` : ""}${T.stateAt.nothing(duration(lookBack_s))}</p>`}
+    <${Problem} error=${last.error} beside=${BESIDE} />
     ${row.kind === "came" && html`<p>Nothing came within ${duration(lookBack_s)} before the earlier moment.</p>`}
     ${row.kind === "changed" && html`<table class="list"><thead><tr><th scope="col">path</th><th scope="col">earlier</th><th scope="col">later</th></tr></thead>
       <tbody>${(row.paths.length ? row.paths : [{ path: "payload", a: glance(row.earlier?.payload), b: glance(row.later?.payload) }]).slice(0, 200).map((one) => html`<tr key=${one.path}>

@@ -29,6 +29,11 @@ import { iso } from "../parts/format.js";
 
 export const DEFAULT_LOOK_BACK_S = 3600;
 export const MAX_PLOTS = 8;
+/** Messages that one question brings, and columns of a plot. */
+export const PAGE = 100;
+export const PLOT_POINTS = 600;
+/** The range of live: so many seconds up to now. */
+export const LIVE_SPAN_S = 300;
 const UNITS_US = /** @type {Record<string, number>} */ ({ s: 1e6, m: 60e6, h: 3600e6, d: 86_400e6, w: 604_800e6 });
 
 /**

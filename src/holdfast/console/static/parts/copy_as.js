@@ -2,9 +2,10 @@
  * A button with a menu: each entry copies a text that does what the page shows.
  *
  *     <${CopyAs} address=${location.href} curl=${asCurl("clients")} command="holdfast clients list" />
- *     <${CopyAs} more=${[{ label: "PySpark", text: "…" }]} … />
+ *     <${CopyAs} more=${[{ label: "PySpark", text: "…" }]} notes=${["mosquitto_sub cannot say it."]} … />
  */
 import { html, useEffect, useId, useRef, useState } from "./html.js";
+import { T } from "../texts.js";
 
 /**
  * Puts text on the clipboard, also where the page was not loaded securely.
@@ -25,18 +26,19 @@ export async function copy(text) {
 }
 
 /**
- * @param {{address?: string, curl?: string, command?: string, more?: {label: string, text: string}[], label?: string}} props
+ * @param {{address?: string, curl?: string, command?: string, more?: {label: string, text: string}[], notes?: string[], label?: string}} props
+ *     notes: what there is to say of the entries, or of those that are not there
  */
-export function CopyAs({ address, curl, command, more = [], label = "Copy as" }) {
+export function CopyAs({ address, curl, command, more = [], notes = [], label = T.copy.label }) {
   const [open, setOpen] = useState(false);
   const [done, setDone] = useState("");
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   const button = useRef(/** @type {HTMLElement | null} */ (null));
   const id = useId();
   const items = [
-    ...(address ? [{ label: "Address", text: address }] : []),
-    ...(curl ? [{ label: "curl", text: curl }] : []),
-    ...(command ? [{ label: "Command", text: command }] : []),
+    ...(address ? [{ label: T.copy.address, text: address }] : []),
+    ...(curl ? [{ label: T.copy.curl, text: curl }] : []),
+    ...(command ? [{ label: T.copy.command, text: command }] : []),
     ...more,
   ];
 
@@ -80,10 +82,10 @@ export function CopyAs({ address, curl, command, more = [], label = "Copy as" })
   return html`<div class="copy-as" ref=${box} onKeyDown=${open ? keys : undefined}>
     <button type="button" class="button quiet" ref=${button} aria-haspopup="menu" aria-expanded=${open} aria-controls=${id}
       onClick=${() => { setOpen(!open); setDone(""); }}>${label}<span class="caret" aria-hidden="true"></span></button>
-    <span role="status" class="copied">${done ? `${done} copied` : ""}</span>
-    ${open && html`<div class="menu" role="menu" id=${id} aria-label=${label}>
+    <span role="status" class="copied">${done ? T.copy.done(done) : ""}</span>
+    ${open && html`<div class="menu"><div role="menu" id=${id} aria-label=${label} aria-describedby=${notes.length ? `${id}-notes` : undefined}>
       ${items.map((item) => html`<button type="button" role="menuitem" tabindex="-1" key=${item.label} onClick=${() => choose(item)}>
         <span class="menu-label">${item.label}</span><code>${item.text}</code></button>`)}
-    </div>`}
+    </div>${notes.length > 0 && html`<div class="menu-notes soft small" id=${`${id}-notes`}>${notes.map((note) => html`<p key=${note}>${note}</p>`)}</div>`}</div>`}
   </div>`;
 }

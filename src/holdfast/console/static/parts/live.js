@@ -40,7 +40,8 @@ import { computed, signal } from "./html.js";
  * @property {number | null} at_us
  * @property {number | null} share
  * @property {string} detail
- * @property {string} command
+ * @property {string} place behind which another run goes on; empty before the first message
+ * @property {string} command of the last run
  */
 
 /** Numbers older than this are called old. */

@@ -1,5 +1,5 @@
 /**
- * What is computed from frames of numbers: sums over labels, quantiles of what happened lately, days until the disk is full.
+ * What is computed from frames of numbers: sums over labels, quantiles of what happened lately, how long until the disk is full.
  */
 import { frames } from "./live.js";
 
@@ -56,20 +56,27 @@ export function recentQuantile(stats, name, share) {
   return quantile(now.bounds_s, counts, share);
 }
 
+/** Fewer values say nothing about a pace. */
+const LEAST_VALUES = 10;
+
 /**
  * In how many seconds a falling number reaches 0, by the straight line through its values; null if it does not fall.
+ * `of_s` is the time that the values span: null if there are too few to say anything, and then `seconds` says nothing.
  * @param {(number | null)[]} values
  * @param {number} step_s
+ * @returns {{seconds: number | null, of_s: number | null}}
  */
-export function secondsToZero(values, step_s) {
-  let n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0, last = null;
+export function untilZero(values, step_s) {
+  let n = 0, sx = 0, sy = 0, sxx = 0, sxy = 0, last = null, first = 0, end = 0;
   for (let i = 0; i < values.length; i += 1) {
     const y = values[i];
     if (y === null || y === undefined) continue;
+    if (n === 0) first = i;
     n += 1; sx += i; sy += y; sxx += i * i; sxy += i * y;
     last = y;
+    end = i;
   }
-  if (n < 10 || last === null) return null;
+  if (n < LEAST_VALUES || last === null) return { seconds: null, of_s: null };
   const slope = (n * sxy - sx * sy) / (n * sxx - sx * sx) / step_s;
-  return slope < 0 ? last / -slope : null;
+  return { seconds: slope < 0 ? last / -slope : null, of_s: (end - first) * step_s };
 }

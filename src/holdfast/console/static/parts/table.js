@@ -147,7 +147,7 @@ export function Table({ label, rows, columns, sort = "", onSort, onOpen, empty, 
     <${Problem} error=${rows.error} again=${() => rows.again()} />
     <div class="rows" ref=${box} onScroll=${(/** @type {any} */ event) => setTop(event.target.scrollTop)} onKeyDown=${keys}
       style=${above ? { "--rows-above": above } : undefined}>
-      <div class="rows-size" style=${{ height: `${tall + view.row}px` }}>
+      <div class="rows-size" style=${{ height: total === 0 ? "auto" : `${tall + view.row}px` }}>
         <div class="rows-window" style=${{ maxHeight: `${view.height}px` }}>
           <table role="grid" aria-label=${label} aria-multiselectable=${onSelect ? "true" : undefined} aria-rowcount=${rows.ended || rows.head?.matched !== undefined ? total + 1 : -1} aria-busy=${rows.loading}>
             <thead><tr aria-rowindex="1">${shown.map((column) => html`<th key=${column.key} scope="col" class=${column.number ? "number" : undefined}
