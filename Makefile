@@ -21,12 +21,14 @@ PYTEST := $(BIN)/python -m pytest $(PYTEST_ARGS)
 # All wait for disks, processes and Java now and then: two processors are busy with three at a time.
 SIDE_BY_SIDE := -n 3
 BY_FILE := $(SIDE_BY_SIDE) --dist loadfile --no-loadscope-reorder
-# No test runs long enough for Java's second compiler to earn what it costs; what a Java loads lies ready in an archive,
-# and what its Python workers load is compiled.
-SPARK_HOME := .build/spark-home
-JAVA_CLASSES := .build/java-classes.jsa
-JAVA_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
-SHORT_LIVED := SPARK_HOME=$(CURDIR)/$(SPARK_HOME) JDK_JAVA_OPTIONS="$(JAVA_OPTIONS) -XX:SharedArchiveFile=$(CURDIR)/$(JAVA_CLASSES) -Xlog:disable"
+# Quick tests open thousands of logs, and each waits for a dozen syncs, of which none is what is tested: their files are in
+# memory, and go with each test that passes. Slow ones, which kill processes and lose power, have a disk.
+IN_MEMORY := -o tmp_path_retention_policy=failed
+MEMORY = PYTEST_DEBUG_TEMPROOT="$$(scripts/memory_folder)"
+# No test runs long enough for Java's second compiler to earn what it costs.
+SHORT_LIVED := JDK_JAVA_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# What Spark starts faster with (src/holdfast/pipeline/spark/start_cache.py), prepared before tests run side by side.
+export HOLDFAST_SPARK_CACHE := $(CURDIR)/.build/spark
 
 # Tests start hundreds of processes. Without bytecode files each of them would compile everything again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -43,7 +45,7 @@ TREE := .build/tree.made
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install run dev compiled test quick slow-tests spark-tests browser-tests check soak bench docs format coverage clean FORCE
+.PHONY: help install run dev compiled test quick slow-tests spark-start spark-tests browser-tests check soak bench docs format coverage clean FORCE
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,11 +60,12 @@ dev: $(DEV) $(SERVICES) ## install the tools for development
 compiled: $(TREE) ## build the compiled modules into .compiled
 	@$(BIN)/python scripts/compiled_tree.py judge
 
+# While programs are installed, pytest compiles the tests once: in the quick tests three processes would at the same time.
 # What fails in the quick tests ends it; of the others one round shows all that is wrong.
 test: $(DEV) $(SERVICES) ## quick tests, then the compiled suites and the slow tests
-	@scripts/services
+	@$(PYTEST) --collect-only --quiet >/dev/null 2>&1 & scripts/services; status=$$?; wait; exit $$status
 	@rm -rf .reports
-	@$(MAKE) --no-print-directory --jobs 3 quick compiled $(JAVA_CLASSES)
+	@$(MAKE) --no-print-directory --jobs 3 quick compiled spark-start
 	@status=0; \
 	$(MAKE) --no-print-directory --keep-going --jobs 2 slow-tests spark-tests || status=$$?; \
 	$(MAKE) --no-print-directory browser-tests || status=$$?; \
@@ -74,18 +77,24 @@ test: $(DEV) $(SERVICES) ## quick tests, then the compiled suites and the slow t
 slow-tests:
 	@if [ -e .compiled/NOT_COMPILED ]; then set -x; \
 		$(PYTEST) $(SIDE_BY_SIDE) -m seeds --junitxml=.reports/compiled.xml; else set -x; \
-		$(PYTEST) $(SIDE_BY_SIDE) --compiled -m "compiled or seeds" --junitxml=.reports/compiled.xml; fi
+		$(MEMORY) $(PYTEST) $(SIDE_BY_SIDE) $(IN_MEMORY) --compiled -m "compiled or seeds" --junitxml=.reports/compiled.xml; fi
 	$(PYTEST) $(BY_FILE) -m "slow and not spark and not browser and not seeds" --junitxml=.reports/slow.xml
 
+# Java is there for certain (scripts/services). It may come to nothing: then Spark starts slowly, and that is said.
+spark-start: $(DEV)
+	@PYTHONPATH=src $(BIN)/python -m holdfast.pipeline.spark.start_cache
+
+# On the compiled modules, as users have them: what executors are sent is pickled otherwise there.
+WHERE_COMPILED := $$([ -e .compiled/NOT_COMPILED ] || echo --compiled)
 spark-tests:
-	$(SHORT_LIVED) $(PYTEST) $(BY_FILE) -m "slow and spark and not browser" --junitxml=.reports/spark.xml
+	$(SHORT_LIVED) $(PYTEST) $(BY_FILE) $(WHERE_COMPILED) -m "slow and spark and not browser" --junitxml=.reports/spark.xml
 
 # A browser needs the processors, and its driver keeps an event loop in the process of the tests: nothing runs beside it.
 browser-tests:
 	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -m browser --junitxml=.reports/browser.xml
 
 quick: $(DEV) ## the tests that need neither a compiler nor patience
-	$(PYTEST) $(SIDE_BY_SIDE) -m "not slow" --junitxml=.reports/quick.xml
+	$(MEMORY) $(PYTEST) $(SIDE_BY_SIDE) $(IN_MEMORY) -m "not slow" --junitxml=.reports/quick.xml
 
 check: $(DEV) ## lint, formatting, types, import contracts, file sizes
 	$(BIN)/ruff check
@@ -95,15 +104,17 @@ check: $(DEV) ## lint, formatting, types, import contracts, file sizes
 	$(BIN)/python scripts/size_gate.py
 	PYTHONPATH=src $(BIN)/python scripts/reference.py --check
 
-# Ends with 600 kills of a broker on the log and 100 with each kind of client queue, from three seeds, with 200 kills and 50
-# power losses of the log alone, with 100 kills of the console and the history process, with thousands of seeds of each
-# cluster simulation, with every fault of the fault suite, and with an hour of real load. CI runs a share of each.
+# Ends with ten executors killed in each job of Spark, with 600 kills of a broker on the log and 100 with each kind of client
+# queue, from three seeds, with 200 kills and 50 power losses of the log alone, with 100 kills of the console and the history
+# process, with thousands of seeds of each cluster simulation, with every fault of the fault suite, and with an hour of real
+# load. CI runs a share of each.
 LOG_CRASHES := $(addprefix tests/crash/test_,log_crash.py kill.py power_loss.py broker_power_loss.py damage.py)
 soak: $(DEV) compiled ## a simulated day, hundreds of kills and faults, a real hour under load: takes four to five hours
 	@scripts/services
 	@mkdir -p .reports
 	HOLDFAST_SOAK_HOURS=24 $(PYTEST) tests/soak -s
 	HOLDFAST_DRIVER_MB=1024 $(PYTEST) tests/spark/test_driver_memory.py
+	HOLDFAST_SPARK_KILLS=10 $(PYTEST) tests/spark/test_standalone.py
 	for seed in 1 2 3; do \
 		HOLDFAST_CRASH_SEED=$$seed HOLDFAST_CRASH_RUNS=204 $(PYTEST) -n 2 tests/crash/test_broker_kill.py || exit 1; done
 	HOLDFAST_CRASH_RUNS=203 $(PYTEST) -n 2 --timeout 3600 $(LOG_CRASHES)
@@ -154,15 +165,6 @@ $(SERVICES): $(VENV) pyproject.toml constraints-services.txt
 	$(BIN)/python scripts/requirements.py services > .services/requirements.txt
 	.services/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints-services.txt --requirement .services/requirements.txt
 	@touch $@
-
-# A stamp, because Spark puts files into its home.
-$(SPARK_HOME).made: $(DEV) scripts/spark_home.py
-	@$(BIN)/python scripts/spark_home.py $(SPARK_HOME)
-	@touch $@
-
-# Made when Java is there for certain (scripts/services). It may come to nothing: then Spark starts slowly.
-$(JAVA_CLASSES): $(DEV) scripts/java_archive.py $(SPARK_HOME).made
-	@SPARK_HOME=$(CURDIR)/$(SPARK_HOME) JDK_JAVA_OPTIONS="$(JAVA_OPTIONS)" PYTHONPATH=src $(BIN)/python scripts/java_archive.py $(CURDIR)/$@
 
 $(INPUTS): FORCE $(VENV)
 	@$(BIN)/python scripts/build_inputs.py $@

@@ -13,6 +13,7 @@ from bench.cluster import command as cluster
 from bench.codec import command as codec
 from bench.console import command as console
 from bench.history import command as history
+from bench.jobs import command as jobs
 from bench.layouts import command as layouts
 from bench.parallel import command as parallel
 from bench.queues import command as queues
@@ -31,6 +32,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "console": console.main,
     "queues": queues.main,
     "spark": spark.main,
+    "jobs": jobs.main,
     "parallel": parallel.main,
 }
 
@@ -53,7 +55,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         description="Measure Holdfast. Without a command, everything.",
         parents=[common_options(defaults=True)],
     )
-    suites = (codec, brokers, cluster, layouts, storage, stress, history, console, queues, spark, parallel)
+    suites = (codec, brokers, cluster, layouts, storage, stress, history, console, queues, spark, jobs, parallel)
     own = {name: value for suite in suites for name, value in suite.DEFAULTS.items()}
     parser.set_defaults(command=None, quick=False, docs=False, rounds=3, reports=ROOT / ".reports", **own)
     commands = parser.add_subparsers(title="commands", metavar=" | ".join(COMMANDS))
@@ -72,6 +74,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
             "backends of client queues: journal, Redis, PostgreSQL; and one script per message",
         ),
         ("spark", spark.add_options, "queries of Spark over the log and over files, latency, and who notices"),
+        ("jobs", jobs.add_options, "Spark's jobs: rows per second, and memory of their driver"),
         ("parallel", parallel.add_options, "one history read by one subscriber, by groups, and by Spark"),
     ):
         one = commands.add_parser(name, help=purpose, description=purpose, parents=[common_options(defaults=False)])

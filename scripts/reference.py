@@ -3,7 +3,8 @@
     python scripts/reference.py           write the pages
     python scripts/reference.py --check   fail if a page is not what the code says now
 
-Pages: settings, metrics, reason codes, properties, and which clauses of the standard are fulfilled and tested where.
+Pages: settings, metrics, reason codes, properties, which clauses of the standard are fulfilled and tested where, and
+the runbook once more, beside the files of the console, which shows it where no documents are.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from holdfast.control.metrics import BROKER_METRICS, CONSOLE_METRICS, DURATION_BOUNDS, MESSAGE_BOUNDS
+from holdfast.control.metrics import ANSWER_BOUNDS, BROKER_METRICS, CONSOLE_METRICS, DURATION_BOUNDS, MESSAGE_BOUNDS
 from holdfast.model.protocol import CLIENT, EITHER, PACKET_NAMES
 from holdfast.model.reasons import REASONS
 from holdfast.node.settings.tree import SECTIONS, TABLES, TREE
@@ -22,6 +23,8 @@ from holdfast.wire.properties import BINARY, FLAG, PAIR, PROPERTIES, TEXT, U16_V
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
+#: From the documents to the files of the console.
+SHOWN_RUNBOOK = "../src/holdfast/console/static/runbook.md"
 NOTE = "<!-- Written by `make docs`; edit the code instead. -->\n\n"
 
 KINDS = {
@@ -62,19 +65,28 @@ def property_page() -> str:
 
 
 METRICS_INTRODUCTION = """\
-`/metrics` of the console has these with `holdfast_` in front, `holdfast status --json` without. A number that a broker
-does not have is left out: those of the disk without a data folder, those of external queues without a backend, and
-`commit_seconds` and `commit_messages` in a cluster.
+`/metrics` of the console has these with `holdfast_` in front, `holdfast status --json` those of the broker without. A
+number that a broker does not have is left out: those of the disk without a data folder, those of external queues
+without a backend, those of the history process while it does not run, and `commit_seconds` and `commit_messages` in a
+cluster.
 """
 
 
 def metric_page() -> str:
-    seconds, messages = (" · ".join(f"{bound:g}" for bound in bounds) for bounds in (DURATION_BOUNDS, MESSAGE_BOUNDS))
-    text = f"{METRICS_INTRODUCTION}\nBuckets of seconds: {seconds}.\nBuckets of messages: {messages}.\n"
+    seconds, messages, answers = (
+        " · ".join(f"{bound:g}" for bound in bounds) for bounds in (DURATION_BOUNDS, MESSAGE_BOUNDS, ANSWER_BOUNDS)
+    )
+    text = (
+        f"{METRICS_INTRODUCTION}\nBuckets of seconds: {seconds}.\nBuckets of messages: {messages}.\n"
+        f"Buckets of `console_request_seconds`: {answers}.\n"
+    )
     parts = [f"# Metrics\n\n{NOTE}{text}"]
     for title, metrics in (("Of the broker", BROKER_METRICS), ("Of the console", CONSOLE_METRICS)):
-        rows = ["| metric | kind | label | meaning |", "|---|---|---|---|"]
-        rows += [f"| `{one.name}` | {one.kind} | {one.label and f'`{one.label}`'} | {one.help} |" for one in metrics]
+        rows = ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
+        rows += [
+            f"| `{one.name}` | {one.kind} | {', '.join(f'`{label}`' for label in one.labels)} | {one.help} |"
+            for one in metrics
+        ]
         parts.append(f"\n## {title}\n\n" + "\n".join(rows) + "\n")
     return "".join(parts)
 
@@ -210,6 +222,7 @@ def main(arguments: list[str]) -> int:
         "reference/reason-codes.md": reason_page(),
         "reference/properties.md": property_page(),
         "reference/clauses.md": clause_page(),
+        SHOWN_RUNBOOK: (DOCS / "runbook.md").read_text("utf-8"),
     }
     if arguments == ["--check"]:
         stale = [n for n, text in pages.items() if not (DOCS / n).exists() or (DOCS / n).read_text("utf-8") != text]

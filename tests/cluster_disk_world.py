@@ -27,15 +27,15 @@ from holdfast.exchange.client import BrokerClient
 from holdfast.model.clock import ManualClock
 from holdfast.model.errors import TransientError
 from holdfast.model.protocol import V5
-from holdfast.node.cluster_embedding import answer_nodes, open_groups, relay_qos0
-from holdfast.node.cluster_options import vnode_settings
-from holdfast.node.cluster_storage import ClusterStorage
+from holdfast.node.cluster.cluster_embedding import answer_nodes, open_groups, relay_qos0
+from holdfast.node.cluster.cluster_options import vnode_settings
+from holdfast.node.cluster.cluster_storage import ClusterStorage
 from holdfast.node.settings.cluster_section import ClusterSettings
 from holdfast.node.settings.tree import Settings, Storage, ZoneSettings
 from holdfast.records.cluster import vnode_keys
 from holdfast.records.cluster.control import ControlRecord, Found, encode_control
 from holdfast.records.cluster.control_rows import FoundedRow
-from holdfast.records.session_keys import session_range
+from holdfast.records.session.session_keys import session_range
 from holdfast.storage.rocks.engine.column_families import CLUSTER
 from holdfast.storage.rocks.engine.family_slice import FamilySlice
 from holdfast.wire.packets import Connack, Connect, Packet

@@ -6,7 +6,7 @@ from holdfast.durable.state_machine.tables import MemoryTables
 from holdfast.model.message import Message
 from holdfast.model.owed import Owed, OwedShared
 from holdfast.records.cluster.vnode_keys import vnode_of
-from holdfast.records.session_record import SessionRecord
+from holdfast.records.session.session_record import SessionRecord
 from holdfast.topics.filters import levels_match
 from holdfast.topics.names import SEPARATOR, is_dollar
 

@@ -27,6 +27,7 @@ import structlog
 from hypothesis import settings
 
 from tests.schedule import PortionScheduling, longest_first, scheduling
+from tests.stages import StageFiles
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src"
@@ -60,6 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
     problem = compiled_problem() if compiled else origin_problem(tree)
     if problem:
         pytest.exit(problem, returncode=pytest.ExitCode.USAGE_ERROR)
+    config.pluginmanager.register(StageFiles(), "stages")
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -15,7 +15,7 @@ from holdfast.model.protocol import PUBACK, PUBCOMP, PUBREC, PUBREL
 from holdfast.node.disk_maintenance import DiskMaintenance
 from holdfast.node.settings.tree import Settings, Storage, ZoneSettings
 from holdfast.node.storage import DiskStorage
-from holdfast.records.session_keys import session_range
+from holdfast.records.session.session_keys import session_range
 from holdfast.storage.rocks.engine.column_families import SESSIONS
 from holdfast.storage.rocks.engine.scan import scan_items
 from holdfast.topics.filters import parse_filter

@@ -20,7 +20,7 @@ from holdfast.cluster.membership.cluster_status import ClusterStatus
 from holdfast.cluster.nats.server import find_server
 from holdfast.cluster.node_cluster import ClusterOptions
 from holdfast.model.errors import TransientError
-from holdfast.node.cluster_options import cluster_options
+from holdfast.node.cluster.cluster_options import cluster_options
 from holdfast.node.settings.cluster_section import EMBEDDED, ClusterSettings
 from holdfast.node.settings.tree import Settings, Storage
 from holdfast.node.system_clock import SystemClock

@@ -28,7 +28,7 @@ from holdfast.storage.rocks.bench.layout_workload import Workload
 Results = dict[str, float]
 
 #: The module of the history process, by which it is told from others of the broker.
-_HISTORY = "holdfast.node.history_main"
+_HISTORY = "holdfast.node.processes.history_main"
 _PROGRAM = "from holdfast.cli.main import main; main()"
 
 

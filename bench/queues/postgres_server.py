@@ -94,11 +94,13 @@ class PostgresServer(Server):
             return []
 
     def kill(self) -> None:
-        """With its children, all at once."""
+        """With its children, all at once: one that sees that its parent is dead would still tell its client."""
         if self.process is not None:
-            for one in self._processes():
-                with suppress(psutil.NoSuchProcess):
-                    one.kill()
+            processes = self._processes()
+            for end in (psutil.Process.suspend, psutil.Process.kill):
+                for one in processes:
+                    with suppress(psutil.NoSuchProcess):
+                        end(one)
         super().kill()
 
     def pause(self) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from bench.storage.store import BATCH, OUTSTANDING, Store
 from holdfast.durable.commit import SegmentCounts
 from holdfast.model.message import Message
-from holdfast.node.segment_supervisor import SegmentSupervisor
+from holdfast.node.processes.segment_supervisor import SegmentSupervisor
 from holdfast.storage.rocks.layouts.paged import SegmentSize
 from holdfast.storage.rocks.log.commit_log import RocksLog
 from holdfast.storage.rocks.log.segment_writer import SegmentWriter

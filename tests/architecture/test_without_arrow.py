@@ -14,7 +14,7 @@ MODULES = [
     "holdfast.history.tables.queue_view",
     "holdfast.history.tables.retained_view",
     "holdfast.history.servers",
-    "holdfast.node.history_main",
+    "holdfast.node.processes.history_main",
     *[f"holdfast.history.past.{module.name}" for module in pkgutil.iter_modules(past.__path__)],
 ]
 

@@ -77,6 +77,7 @@ def test_a_command_of_the_guide_is_accepted(line: str, tmp_path: Path, monkeypat
     relaid = RelayoutOutcome([RewrittenGeneration(record, "timeline", 1, 100, "the broker")], 0)
     monkeypatch.setattr("holdfast.pipeline.relayout.job.run_relayout", lambda *_given: relaid)
     monkeypatch.setattr("holdfast.pipeline.spark.session.session", lambda *_given, **_more: None)
+    monkeypatch.setattr("holdfast.pipeline.spark.progress.JobProgress.watch", lambda *_given: None)
     monkeypatch.setattr(spark_replay, "_check_source", lambda *_given: None)
     monkeypatch.setattr(spark_replay, "_check_broker", lambda *_given: None)
     monkeypatch.setattr(replay, "run_replay", lambda *_given: replay.ReplayOutcome())

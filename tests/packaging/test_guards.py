@@ -17,7 +17,7 @@ MODULE = "holdfast/model/words.py"
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A project with one pure module, one test, and the real configuration and guards."""
-    for name in ("pyproject.toml", "tests/conftest.py", "tests/schedule.py"):
+    for name in ("pyproject.toml", "tests/conftest.py", "tests/schedule.py", "tests/stages.py"):
         target = tmp_path / name
         target.parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, target)

@@ -54,6 +54,8 @@ class ListenerConnections:
         self.buffer: Final = memoryview(bytearray(READ_BYTES))
         #: The present connections, closing ones included.
         self.links: Final[set[ListenerConnection]] = set()
+        #: Connections that could speak MQTT, since the start.
+        self.opened = 0
         #: Connections closed at once because the listener was full.
         self.refused_full = 0
         #: Connections closed for a missing or malformed PROXY header.
@@ -82,6 +84,7 @@ class ListenerConnections:
 
     def open(self, link: ListenerConnection, address: str, port: int, tls_subject: str | None = None) -> Channel:
         """Pass a connection that may speak MQTT to the handler."""
+        self.opened += 1
         spec = self.spec
         origin = Origin(
             spec.name,

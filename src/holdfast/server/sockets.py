@@ -33,7 +33,7 @@ _ATTEMPTS: Final = 20
 _REMEDIES: Final = {
     errno.EADDRINUSE: "it is in use; stop the other program or listener, or choose another port",
     errno.EACCES: "not allowed; choose a port above 1023, or grant the process CAP_NET_BIND_SERVICE",
-    errno.EADDRNOTAVAIL: "this machine has no such address; choose one of its own, or * for all",
+    errno.EADDRNOTAVAIL: "this machine has no such address; choose one that it has, or * for all",
     errno.EAFNOSUPPORT: "this machine has no such address family; choose another host",
 }
 

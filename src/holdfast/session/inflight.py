@@ -10,10 +10,10 @@ A packet id is given out in turn, from 1, and never while it is in use.
 from typing import Final
 
 from holdfast.model.ids import FIRST_PACKET_ID, LAST_PACKET_ID
-from holdfast.model.message import Message
+from holdfast.model.message import ArchivedMessage, Message
 from holdfast.model.owed import QUEUE_SHARD, Owed, OwedQueued, OwedRetained
-from holdfast.records.progress import GroupProgressWriter, ProgressWriter
-from holdfast.records.retained_progress import RetainedPlace
+from holdfast.records.session.progress import GroupProgressWriter, ProgressWriter
+from holdfast.records.session.retained_progress import RetainedPlace
 
 #: Packet ids that are reserved at once: a restart skips them, and a fast client does not use them up within a sync.
 RESERVE: Final = 16_384
@@ -246,7 +246,10 @@ class Window:
             if stored_groups and owed.qos == 1 and owed.group in stored_groups:
                 continue
             message = owed.message
-            if isinstance(owed, OwedQueued):
+            if isinstance(message, ArchivedMessage):
+                # Its entry in flight has it whole, as that of a QoS 2 message: only its place in the order is needed.
+                progress.add(packet_id, 2, message.shard, message.position_us)
+            elif isinstance(owed, OwedQueued):
                 progress.add(packet_id, owed.qos, QUEUE_SHARD, owed.serial)
             elif message.position_us or owed.qos == 2:
                 progress.add(packet_id, owed.qos, message.shard, message.position_us)

@@ -13,8 +13,8 @@ from holdfast.model.errors import PeerError
 from holdfast.model.protocol import MAX_U32, V5
 from holdfast.model.reasons import PROTOCOL_ERROR
 from holdfast.model.will import StoredWill
-from holdfast.records.assignments import DoneAssignments
-from holdfast.records.session_record import SessionRecord
+from holdfast.records.session.assignments import DoneAssignments
+from holdfast.records.session.session_record import SessionRecord
 from holdfast.session.inflight import Window
 from holdfast.topics.subscription import SubscriptionRecord
 from holdfast.wire.packets import Connect
@@ -71,6 +71,10 @@ class SessionState:
         """A number above all that were given out before, for what has to be found again in the order of sending."""
         self._order += 1
         return self._order
+
+    def order_behind(self, order: int) -> None:
+        """Go on behind the numbers that an earlier connection gave out, as far as one of them is still stored."""
+        self._order = max(self._order, order)
 
     def ends_us(self) -> int:
         """Wall time at which a waiting session ends; -1 if it never does, or is connected."""
