@@ -31,8 +31,8 @@ class DispatchServices(NamedTuple):
     """What a dispatcher needs of its node."""
 
     tables: StateTables
-    #: Who is listed in a group that stands.
-    listed: Callable[[str], set[MemberName] | None]
+    #: Who is listed in a group that stands; none if it does not.
+    listed: Callable[[str], set[MemberName]]
     group_of: Callable[[str], GroupRecord | None]
     new_queue: Callable[[str, dict[bytes, SubscriptionRecord]], LogQueue]
     new_replay: Callable[[str, SubscriptionRecord, int], LogQueue] | None

@@ -118,8 +118,10 @@ class GroupDispatcher:
         is_replaying = record is not None and record.replaying
         group = self._add(group_id, start, 0 if record is None else record.since_us, is_replaying=is_replaying)
         group.steal_after_us = 0 if record is None else record.steal_after_us
-        for name in sorted(self._services.listed(group_id) or ()):
+        listed = sorted(self._services.listed(group_id))
+        for name in listed:
             self._list(group, name)
+        for name in listed:  # all are listed by now: a group ends with the last one
             self._check(group_id, name)
 
     def _add(self, group_id: str, start: dict[int, int], since_us: int = 0, *, is_replaying: bool = False) -> LedGroup:
