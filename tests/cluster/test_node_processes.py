@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from holdfast.cluster.administration import read_status
 from holdfast.cluster.membership.cluster_status import ClusterStatus
 from holdfast.cluster.session_administration import kick_session, read_claims
 from holdfast.control.words import ClusterInfo, Nothing, TakeoverRows, TakeoversRequest
+from holdfast.durable.takeover.takeover import PATHS
 from holdfast.files.socket_path import find_socket
 from holdfast.node.system_clock import SystemClock
 from holdfast.storage.rocks.log.erasure_file import erase, read_erasures
@@ -143,8 +145,8 @@ async def stay(cluster: ClusterProcesses, node: int, connected: asyncio.Event) -
     raise AssertionError("a message came")
 
 
-async def check_told(data: Path, status: ClusterStatus) -> None:
-    """A node tells by its control socket what the logs have of the cluster, and the takeover."""
+async def check_told(data: Path, status: ClusterStatus, takeovers: int, old: int, new: int) -> None:
+    """A node tells by its control socket what the logs have of the cluster, and the takeovers, the last one first."""
     async with control_peer(find_socket(data)) as peer:
         told = await peer.answer("cluster", Nothing(), ClusterInfo)
         assert (told.name, told.cluster_id, told.node) == (status.name, status.cluster_id, 3)
@@ -152,9 +154,10 @@ async def check_told(data: Path, status: ClusterStatus) -> None:
             (one.node, one.name, one.state) for one in status.members
         ]
         assert set(told.leaders) == set(status.last)
-        (taken,) = (await peer.answer("takeovers", TakeoversRequest(), TakeoverRows)).items
-        assert (taken.session_id, taken.node, taken.accepted) == ("mover", 2, True)
-        assert taken.other.endswith("of node 1")
+        newest, *others = (await peer.answer("takeovers", TakeoversRequest(), TakeoverRows)).items
+        assert len(others) == takeovers - 1
+        assert (newest.session_id, newest.node, newest.accepted) == ("mover", new, True)
+        assert newest.other.endswith(f"of node {old}")
 
 
 @pytest.mark.parametrize("mode", ["linear", "eventual"])
@@ -166,25 +169,43 @@ def test_a_takeover_begins_with_the_channel_at_another_node_and_a_kick_ends_the_
     async def story(cluster: ClusterProcesses) -> None:
         clock, options = SystemClock(), cluster.options()
         stays: list[asyncio.Task[str]] = []
+        counts: dict[int, Counter[str]] = {}
+
+        async def connect_at(node: int) -> None:
+            connected = asyncio.Event()
+            stays.append(tasks.create_task(stay(cluster, node - 1, connected)))
+            await connected.wait()
+
+        async def read_counts() -> ClusterStatus:
+            """As the last beats tell them."""
+            status = await read_status(options, clock)
+            counts.update({member.node: Counter(member.counts) for member in status.members})
+            return status
+
+        def counted() -> int:
+            return sum(one[f"registry/{path}"] for one in counts.values() for path in PATHS)
+
         async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks:
-            for node in (0, 1):
-                connected = asyncio.Event()
-                stays.append(tasks.create_task(stay(cluster, node, connected)))
-                await connected.wait()
-            assert "taken over" in await stays[0]
-            counts: dict[int, dict[str, int]] = {}
-            while not counts.get(1, {}).get("registry/begin/served") or not counts.get(2, {}).get(
-                "registry/happy_ending"
-            ):
-                status = await read_status(options, clock)  # with the next beat
-                counts = {member.node: member.counts for member in status.members}
-            assert (counts[2]["registry/begin/begun"], counts[1]["registry/happy_ending"]) == (1, 1)
+            await connect_at(1)
+            taken = 0
+            # A node that is not answered within a second claims without: on a busy machine the client moves once more.
+            while not any(one["registry/begin/begun"] for one in counts.values()):
+                old, new = (1, 2) if taken % 2 == 0 else (2, 1)
+                await connect_at(new)
+                assert "taken over" in await stays[-2]
+                taken += 1
+                while counted() <= taken:
+                    await read_counts()
+            while not counts[old]["registry/begin/served"]:
+                await read_counts()
+            assert (counts[new]["registry/begin/begun"], counts[old]["registry/begin/served"]) == (1, 1)
             found = await read_claims(options, clock, "mover")
-            assert [(one.node, one.accepted) for one in found.claims] == [(1, True), (2, True)]
-            await check_told(cluster.settings[2].storage.data, status)
+            assert [(one.node, one.accepted) for one in found.claims[-2:]] == [(old, True), (new, True)]
+            assert len(found.claims) == taken + 1
+            await check_told(cluster.settings[2].storage.data, await read_counts(), taken, old, new)
             kicked = await kick_session(options, clock, "mover")
-            assert (list(kicked.closed), kicked.silent) == ([2], [])
-            assert "an administrator closed the connection" in await stays[1]
+            assert (list(kicked.closed), kicked.silent) == ([new], [])
+            assert "an administrator closed the connection" in await stays[-1]
         assert (await kick_session(options, clock, "mover")).closed == {}
 
     assert with_cluster(tmp_path, story, f"registry.mode={mode}") == []
