@@ -50,7 +50,7 @@ FOUND: list[tuple[Callable[[pytest.MonkeyPatch], None], str, int]] = [
     (defects.record_time_stands_still_for_slow_clocks, "clocks", 185),
     (defects.leaps_of_record_time_are_forgotten, "clocks", 101281),
     (defects.groups_begin_when_their_leader_hears_of_them, "groups", 6),
-    (defects.groups_that_list_a_member_confirm_it, "groups", 1462),
+    (defects.groups_that_list_a_member_confirm_it, "groups", 3382),
     (defects.progress_of_groups_passes_open_work, "groups", 75),
     (defects.done_assignments_are_forgotten, "groups", 4),
     (defects.places_are_assigned_again, "groups", 1),
