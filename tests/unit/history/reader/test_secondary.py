@@ -1,5 +1,6 @@
 """A reader beside a broker that starts: it takes its turn, and begins afresh."""
 
+import resource
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import ClassVar
@@ -42,6 +43,18 @@ def test_it_follows_a_primary_that_runs_and_begins_afresh_with_one_that_was_star
     assert secondary.catch_up() is True
     assert list(secondary.family(META).keys())
     assert secondary.catch_up() is False
+
+
+def test_a_catch_up_without_news_starts_no_threads(node: Node, secondary: Secondary) -> None:
+    """Each question is a catch-up. A new thread touches pages of its stack, and those are counted."""
+    node.fill(commits=2)
+    assert secondary.catch_up() is False
+    assert len(secondary.names()) > 3
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _time in range(20):
+        assert secondary.catch_up() is False
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < 20 * 10
 
 
 class _SlowToOpen(Secondary):

@@ -24,7 +24,7 @@ from rocksdict import (
     WriteOptions,
 )
 
-from holdfast.storage.rocks.engine.column_families import META, RETAINED, SESSIONS
+from holdfast.storage.rocks.engine.column_families import CLUSTER, META, RETAINED, SESSIONS
 
 #: RocksDB's own first family cannot be dropped or renamed. It holds the number of the last batch, nothing else.
 DEFAULT: Final = "default"
@@ -43,7 +43,7 @@ LOOKUP_CACHE_BYTES: Final = 48 << 20
 
 #: One memtable of sessions. Beside it everything else of an offline session takes some 50 bytes of memory; with 8 MB,
 #: 10,000 of them took 550 bytes each, with 2 MB 340, for 9 % more bytes written.
-SESSIONS_BUFFER_BYTES: Final = 2 << 20
+SMALL_BUFFER_BYTES: Final = 2 << 20
 
 #: Settings that rocksdict has no method for. A compaction takes the blocks of its old files out of the cache: what is
 #: overwritten all the time, as sessions are, would fill the cache with blocks of files that are gone.
@@ -79,6 +79,9 @@ def database_options(shared: SharedOptions, recovery: DBRecoveryMode) -> Options
     options.set_bytes_per_sync(_MB)
     # Below the usual limit of 1024 descriptors. Sizes of all files are compared with the MANIFEST at open anyway.
     options.set_max_open_files(512)
+    # RocksDB starts these for each family at open, to open 16 files of each until it has 128: its 16 threads cost more
+    # than they save.
+    options.set_max_file_opening_threads(1)
     # Statistics for choosing compactions; reading them from every file makes opening slow.
     options.set_skip_stats_update_on_db_open(True)
     # RocksDB's own diary: at most four files of 8 MB, and no statistics in it every ten minutes.
@@ -112,7 +115,7 @@ def family_options(name: str, shared: SharedOptions) -> Options:
         blocks.set_index_type(BlockBasedIndexType.two_level_index_search())
         blocks.set_metadata_block_size(_FILTER_PART_BYTES)
         blocks.set_pin_top_level_index_and_filter(True)
-        options.set_write_buffer_size(SESSIONS_BUFFER_BYTES if name == SESSIONS else 8 * _MB)
+        options.set_write_buffer_size(SMALL_BUFFER_BYTES if name in (SESSIONS, CLUSTER) else 8 * _MB)
     # Index and filters count as cache, so that memory has one bound; those of new files stay in it.
     blocks.set_cache_index_and_filter_blocks(True)
     blocks.set_pin_l0_filter_and_index_blocks_in_cache(True)
