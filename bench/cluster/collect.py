@@ -16,6 +16,7 @@ from bench.brokers.jobs import Job
 from bench.cluster import rows
 from bench.cluster.appends import append_latency, append_rate, log_size
 from bench.cluster.catch_up import measure_catch_up
+from bench.cluster.channel_memory import measure_channel_memory
 from bench.cluster.clusters import SIZE, HoldfastCluster, NatsMqttCluster
 from bench.cluster.failover import measure_failover
 from bench.cluster.key_value import compare_and_set_rates
@@ -41,14 +42,10 @@ class Amounts:
     connects: int = 3000
     failing_clients: int = 1000
     missed_messages: int = 1_000_000
-    channels: int = 12_000
-    #: Of these, so many are there before memory is counted.
-    channels_before: int = 4_000
+    channels: int = 100_000
 
 
-QUICK = Amounts(
-    seconds=0.2, appends=5, connects=30, failing_clients=10, missed_messages=500, channels=20, channels_before=10
-)
+QUICK = Amounts(seconds=0.2, appends=5, connects=30, failing_clients=10, missed_messages=500, channels=1_000)
 
 
 class Collector:
@@ -122,17 +119,7 @@ class Collector:
                 yield from self._storms(label, cluster, clients)
         with HoldfastCluster() as ours:
             yield from self._storms("linear", ours, clients)
-            idle = replace(
-                _storm(ours, clients),
-                kind=jobs.IDLE,
-                clients=self._amounts.channels,
-                already=self._amounts.channels_before,
-                ports=ours.ports[:-1],
-                pids=ours.pids[-1:],
-                alone=True,
-            )
-            each = self._figures("memory of channels elsewhere", idle).get("bytes", _NOTHING)
-            yield "channels/memory", each * 100_000 / 1e6
+        yield "channels/memory", measure_channel_memory(self._amounts.channels) * 100_000 / self._amounts.channels
         with _nats_servers() as servers:
             for key, rate in asyncio.run(compare_and_set_rates(servers, clients)).items():
                 yield f"cas/{key}", rate
