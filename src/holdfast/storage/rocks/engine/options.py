@@ -41,9 +41,9 @@ LOG_CACHE_BYTES: Final = 16 << 20
 #: Blocks of all other families, which are looked up by key: above all filters and indexes, for a few million sessions.
 LOOKUP_CACHE_BYTES: Final = 48 << 20
 
-#: One memtable of sessions, and of what a cluster knows of clients. Beside it everything else of an offline session takes
-#: some 50 bytes of memory; with 8 MB, 10,000 of them took 550 bytes each, with 2 MB 340, for 9 % more bytes written. The
-#: registrations of 100,000 clients of another node took 8.2 MB with 8 MB, and 3.8 MB with 2 MB, at the same speed.
+#: One memtable of sessions, and of what a cluster knows of clients. Beside it everything else of an offline session
+#: takes some 50 bytes of memory; with 8 MB, 10,000 of them took 550 bytes each, with 2 MB 340, for 9 % more bytes
+#: written. 100,000 registrations at another node took 8.2 MB with 8 MB, and 3.8 MB with 2 MB, at the same speed.
 SMALL_BUFFER_BYTES: Final = 2 << 20
 
 #: Settings that rocksdict has no method for. A compaction takes the blocks of its old files out of the cache: what is
