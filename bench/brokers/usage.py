@@ -8,6 +8,15 @@ from collections.abc import Sequence
 import psutil  # type: ignore[import-untyped]
 
 
+def process_cpu_s(pid: int) -> float:
+    """Processor time of a process, all its threads together, those that have ended too.
+
+    By Linux's processor clock of the process: `/proc` counts in hundredths of a second, which is nothing or all of what
+    a short load uses.
+    """
+    return time.clock_gettime((~pid << 3) | 2)
+
+
 class Usage:
     """Processes, and their children at the time of asking unless these do not count."""
 
@@ -17,8 +26,7 @@ class Usage:
         self._processes = [*mains, *children]
 
     def cpu_s(self) -> float:
-        used = [process.cpu_times() for process in self._processes]
-        return float(sum(times.user + times.system for times in used))
+        return sum([process_cpu_s(process.pid) for process in self._processes])
 
     def resident_bytes(self) -> int:
         return int(sum(process.memory_info().rss for process in self._processes))

@@ -16,6 +16,7 @@ from rich.progress import Progress
 
 import holdfast
 from bench.brokers.processes import Running, start
+from bench.brokers.usage import process_cpu_s
 from bench.checkout import ROOT
 from bench.history import rows
 from bench.history.bystander import waits_ms
@@ -56,8 +57,7 @@ class Served:
         """Of the history process, so far."""
         children = psutil.Process(self.running.pid).children()
         [history] = [child for child in children if _HISTORY in child.cmdline()]
-        times = history.cpu_times()
-        return float(times.user + times.system)
+        return process_cpu_s(history.pid)
 
 
 @contextmanager

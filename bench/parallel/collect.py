@@ -13,10 +13,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil  # type: ignore[import-untyped]
 from rich.progress import Progress
 
 import holdfast
+from bench.brokers.usage import process_cpu_s
 from bench.checkout import ROOT
 from bench.history.collect import Amounts as Stored
 from bench.history.collect import Served, served
@@ -133,8 +133,7 @@ def _figures(count: int, took_s: float, reader_s: float, broker_s: float) -> dic
 
 def _broker_cpu_s(place: Served) -> float:
     """Of the broker and its history process, so far."""
-    times = psutil.Process(place.running.pid).cpu_times()
-    return float(times.user + times.system) + place.history_cpu_s()
+    return process_cpu_s(place.running.pid) + place.history_cpu_s()
 
 
 def one_round(amounts: Amounts, progress: Progress) -> Iterator[tuple[str, float]]:
