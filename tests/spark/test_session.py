@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from holdfast.pipeline.spark.java import java_home
@@ -138,6 +139,23 @@ def test_a_session_that_runs_is_taken_and_given_what_it_lacks() -> None:
     assert running.conf.get(key) == "true"
     assert running.conf.get("spark.sql.shuffle.partitions") == "3"
     running.conf.set("spark.sql.shuffle.partitions", "2")
+
+
+def test_a_broker_beside_spark_goes_first(spark: SparkSession) -> None:
+    """Java and its workers have a lower priority than the program that began them."""
+    assert SparkContext._gateway is not None
+    java = SparkContext._gateway.proc.pid
+    threads = [int(name) for name in os.listdir(f"/proc/{java}/task")]
+
+    (of_worker,) = spark.sparkContext.parallelize([0], 1).map(lambda _: os.getpriority(os.PRIO_PROCESS, 0)).collect()
+
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert of_worker == max(own, 10)
+    assert {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads if _lives(java, thread)} == {of_worker}
+
+
+def _lives(process: int, thread: int) -> bool:
+    return Path(f"/proc/{process}/task/{thread}").exists()
 
 
 def test_spark_is_quiet(spark: SparkSession) -> None:

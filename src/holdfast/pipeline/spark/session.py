@@ -10,13 +10,14 @@
 4. On one machine it starts with what `start_cache` has, unless SPARK_HOME names another Spark, and without if Java dies
    of it. Clusters have files of their own, and some are sent those of the driver's home, which have to be files.
 5. A server of Spark Connect has its Java, its master and its static settings: nothing is started here.
+6. On one machine, Java and its workers run at a low priority: a broker beside them goes first.
 """
 
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -62,6 +63,8 @@ _CONNECT: Final = {
 #: All cores, and four attempts at a task, as on a cluster: `local[*]` has one, so that a killed worker fails the job.
 _HERE: Final = "local[*,4]"
 _LOOPBACK: Final = "127.0.0.1"
+#: The priority of Spark beside a broker, as `nice` counts.
+_NICE: Final = 10
 #: OSError: Java is not there any more to be asked.
 _START_ERRORS: Final = (PySparkException, Py4JError, OSError)
 #: What Java takes to end once it does not answer.
@@ -106,8 +109,24 @@ def session(
     say(f"starting Spark {spark_version()}")
     with _start_environment(files):
         spark = start_session(lambda options: _build(name, chosen, options), files)
+    if _is_here(chosen):
+        _lower_priority()
     spark.dataSource.register(HoldfastSource)
     return spark
+
+
+def _lower_priority() -> None:
+    """Of each thread of Java; those that begin later, and workers, have the priority of the one that begins them."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is None:
+        return  # Java began this process
+    lowered: set[str] = set()
+    with suppress(OSError):  # not Linux, or Java has ended
+        while left := set(os.listdir(f"/proc/{process.pid}/task")) - lowered:
+            for thread in left:
+                with suppress(ProcessLookupError):
+                    os.setpriority(os.PRIO_PROCESS, int(thread), max(_NICE, os.getpriority(os.PRIO_PROCESS, 0)))
+            lowered |= left
 
 
 def start_session(build: Callable[[str], SparkSession], files: StartFiles) -> SparkSession:
