@@ -27,6 +27,8 @@ IN_MEMORY := -o tmp_path_retention_policy=failed
 MEMORY = PYTEST_DEBUG_TEMPROOT="$$(scripts/memory_folder)"
 # No test runs long enough for Java's second compiler to earn what it costs.
 SHORT_LIVED := JDK_JAVA_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Spark lowers its own priority. What runs beside it has the same, or Spark would come to nothing until that ends.
+AS_SPARK := nice -n 10
 # What Spark starts faster with (src/holdfast/pipeline/spark/start_cache.py), prepared before tests run side by side.
 export HOLDFAST_SPARK_CACHE := $(CURDIR)/.build/spark
 
@@ -76,9 +78,9 @@ test: $(DEV) $(SERVICES) ## quick tests, then the compiled suites and the slow t
 # computes more than it waits.
 slow-tests:
 	@if [ -e .compiled/NOT_COMPILED ]; then set -x; \
-		$(PYTEST) $(SIDE_BY_SIDE) -m seeds --junitxml=.reports/compiled.xml; else set -x; \
-		$(MEMORY) $(PYTEST) $(SIDE_BY_SIDE) $(IN_MEMORY) --compiled -m "compiled or seeds" --junitxml=.reports/compiled.xml; fi
-	$(PYTEST) $(BY_FILE) -m "slow and not spark and not browser and not seeds" --junitxml=.reports/slow.xml
+		$(AS_SPARK) $(PYTEST) $(SIDE_BY_SIDE) -m seeds --junitxml=.reports/compiled.xml; else set -x; \
+		$(MEMORY) $(AS_SPARK) $(PYTEST) $(SIDE_BY_SIDE) $(IN_MEMORY) --compiled -m "compiled or seeds" --junitxml=.reports/compiled.xml; fi
+	$(AS_SPARK) $(PYTEST) $(BY_FILE) -m "slow and not spark and not browser and not seeds" --junitxml=.reports/slow.xml
 
 # Java is there for certain (scripts/services). It may come to nothing: then Spark starts slowly, and that is said.
 spark-start: $(DEV)
@@ -87,7 +89,7 @@ spark-start: $(DEV)
 # On the compiled modules, as users have them: what executors are sent is pickled otherwise there.
 WHERE_COMPILED := $$([ -e .compiled/NOT_COMPILED ] || echo --compiled)
 spark-tests:
-	$(SHORT_LIVED) $(PYTEST) $(BY_FILE) $(WHERE_COMPILED) -m "slow and spark and not browser" --junitxml=.reports/spark.xml
+	$(SHORT_LIVED) $(AS_SPARK) $(PYTEST) $(BY_FILE) $(WHERE_COMPILED) -m "slow and spark and not browser" --junitxml=.reports/spark.xml
 
 # A browser needs the processors, and its driver keeps an event loop in the process of the tests: nothing runs beside it.
 browser-tests:
