@@ -41,6 +41,39 @@ def test_dragging_the_bars_shows_exactly_the_events_of_the_range(
     expect(page.get_by_label("Until")).to_have_value("")
 
 
+#: Timers of what is typed end when they are told to.
+HOLD_TIMERS = """() => {
+    const { setTimeout, clearTimeout } = globalThis;
+    const held = globalThis.heldTimers = new Map();
+    let last = 1e9;
+    globalThis.setTimeout = (action, ms, ...given) => {
+        if (ms !== 300) return setTimeout(action, ms, ...given);
+        held.set(++last, action);
+        return last;
+    };
+    globalThis.clearTimeout = (timer) => { if (!held.delete(timer)) clearTimeout(timer); };
+}"""
+#: The timers end behind a click, before the page has drawn what follows from it.
+CLICK_AND_END_TIMERS = """async (button) => {
+    button.click();
+    for (let turn = 0; turn < 10; turn++) await null;
+    for (const action of [...globalThis.heldTimers.values()]) action();
+}"""
+
+
+def test_what_was_typed_before_a_click_does_not_undo_it(open_page: Callable[..., Any]) -> None:
+    page = open_page("/events?since=-2h")
+    expect(page.get_by_label("Since")).to_have_value("-2h")
+    page.evaluate(HOLD_TIMERS)
+    page.locator("#events-client").fill("press")
+    page.wait_for_function("() => globalThis.heldTimers.size > 0")
+
+    page.get_by_role("button", name="Last 24 h").evaluate(CLICK_AND_END_TIMERS)
+
+    expect(page.get_by_label("Since")).to_have_value("-24h")
+    expect(page.locator("#events-client")).to_have_value("")
+
+
 def test_the_range_is_chosen_by_keys_and_read_as_a_table(console: Console, open_page: Callable[..., Any]) -> None:
     page = open_page("/events")
     page.get_by_role("slider", name="Beginning of the range").focus()

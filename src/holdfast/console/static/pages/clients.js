@@ -6,9 +6,9 @@ import { addressText, clientAddress, ClientName, isConnected, owedText, versionT
 import { holdfast } from "../parts/command.js";
 import { CopyAs } from "../parts/copy_as.js";
 import { NONE, number, timeOfDay, zoneName } from "../parts/format.js";
-import { html, useEffect, useMemo, useState } from "../parts/html.js";
+import { html, useMemo, useState } from "../parts/html.js";
 import { may, node } from "../parts/live.js";
-import { useSettled } from "../parts/resource.js";
+import { useTyped } from "../parts/resource.js";
 import { link, navigate, useQuery } from "../parts/router.js";
 import { useCursorRows } from "../parts/rows.js";
 import { Table } from "../parts/table.js";
@@ -59,10 +59,7 @@ function noteOf(query, command) {
 
 export function Page() {
   const [query, setQuery] = useQuery({ q: "", state: "", user: "", listener: "", sort: "client" });
-  const [text, setText] = useState(query.q);
-  const settled = useSettled(text);
-  useEffect(() => { if (settled !== query.q) setQuery({ q: settled }); }, [settled]);
-  useEffect(() => { if (query.q !== settled) setText(query.q); }, [query.q]);
+  const [text, setText] = useTyped(query.q, (q) => setQuery({ q }));
   const params = useMemo(() => ({ q: query.q, state: query.state, user: query.user, listener: query.listener, sort: query.sort }), [query]);
   const blocked = query.state === "blocked";
   const rows = useCursorRows(blocked ? null : "clients", params, { refresh_s: 5 });

@@ -6,8 +6,8 @@ import { asCurl, quote } from "../parts/api.js";
 import { clientAddress } from "../parts/client_row.js";
 import { CopyAs } from "../parts/copy_as.js";
 import { duration, NONE, number } from "../parts/format.js";
-import { html, useEffect, useState } from "../parts/html.js";
-import { useResource, useSettled } from "../parts/resource.js";
+import { html } from "../parts/html.js";
+import { useResource, useTyped } from "../parts/resource.js";
 import { useQuery } from "../parts/router.js";
 import { Field, Name, Notice, Problem, State, When } from "../parts/text.js";
 import { T } from "../texts.js";
@@ -112,10 +112,7 @@ function outcome(one) {
 function Takeovers() {
   const C = T.cluster;
   const [query, setQuery] = useQuery({ client: "" });
-  const [client, setClient] = useState(query.client);
-  const settled = useSettled(client);
-  useEffect(() => { setClient(query.client); }, [query.client]);
-  useEffect(() => { if (settled !== query.client) setQuery({ client: settled }); }, [settled]);
+  const [client, setClient] = useTyped(query.client, (client) => setQuery({ client }));
   const params = { client: query.client };
   const { data, error, again } = useResource("cluster/takeovers", params, { every_s: 5 });
   const items = data?.items ?? [];

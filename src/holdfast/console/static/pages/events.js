@@ -5,8 +5,8 @@ import { asCurl, quote } from "../parts/api.js";
 import { holdfast } from "../parts/command.js";
 import { CopyAs } from "../parts/copy_as.js";
 import { number } from "../parts/format.js";
-import { html, useEffect, useMemo, useState } from "../parts/html.js";
-import { useSettled } from "../parts/resource.js";
+import { html, useMemo, useState } from "../parts/html.js";
+import { useTyped } from "../parts/resource.js";
 import { useQuery } from "../parts/router.js";
 import { Field } from "../parts/text.js";
 import { EventsStrip } from "./events_strip.js";
@@ -15,27 +15,20 @@ import { T } from "../texts.js";
 
 /** Parts of the range that are counted. */
 const BUCKETS = 160;
-const FIELDS = /** @type {const} */ (["client", "topic", "since", "until"]);
 
 export function Page() {
   const [query, setQuery] = useQuery({ reason: "", client: "", topic: "", since: "-24h", until: "" });
   const given = { client: query.client, topic: query.topic, since: query.since, until: query.until };
-  const [typed, setTyped] = useState(given);
-  const settled = useSettled(JSON.stringify(typed), 300);
-  useEffect(() => {
-    const next = JSON.parse(settled);
-    if (FIELDS.some((name) => next[name] !== query[name])) setQuery(next);
-  }, [settled]);
-  useEffect(() => {
-    setTyped((old) => (FIELDS.every((name) => old[name] === query[name]) ? old : given));
-  }, [query.client, query.topic, query.since, query.until]);
+  const [text, setText] = useTyped(JSON.stringify(given), (next) => setQuery(JSON.parse(next)), 300);
+  /** @type {typeof given} */
+  const typed = JSON.parse(text);
   const params = useMemo(() => ({ reason: query.reason, client: query.client, topic: query.topic, since: query.since, until: query.until }), [query]);
   const counted = useMemo(() => ({ ...params, buckets: BUCKETS }), [params]);
   const [error, setError] = useState(/** @type {any} */ (null));
   const wrong = (/** @type {string} */ name) => (error?.parameter === name ? error.detail : null);
   const options = [query.reason && `--reason=${quote(query.reason)}`, query.client && `--client=${quote(query.client)}`, query.topic && `--topic=${quote(query.topic)}`, `--since=${quote(query.since)}`, query.until && `--until=${quote(query.until)}`];
   const field = (/** @type {"client" | "topic" | "since" | "until"} */ name, /** @type {string} */ size) => html`<${Field} id=${`events-${name}`} class=${size} label=${T.events[name]} value=${typed[name]} placeholder=${name === "until" ? T.events.now : ""}
-    onInput=${(/** @type {string} */ value) => setTyped({ ...typed, [name]: value })} error=${wrong(name)} mono=${name === "topic"} />`;
+    onInput=${(/** @type {string} */ value) => setText(JSON.stringify({ ...typed, [name]: value }))} error=${wrong(name)} mono=${name === "topic"} />`;
   const counts = (/** @type {any} */ rows) => {
     if (rows.error !== error) queueMicrotask(() => setError(rows.error));
     const by = Object.entries(rows.head?.counts_by_reason ?? {}).sort((/** @type {any} */ a, /** @type {any} */ b) => b[1] - a[1]);

@@ -61,3 +61,33 @@ export function useSettled(value, pause_ms = 200) {
   }, [value]);
   return settled;
 }
+
+/**
+ * What is typed in fields whose values stand in the address: applied after a pause, unless the address has changed
+ * meanwhile. Then its values are what the fields show, and what was typed before is not applied any more.
+ *
+ *     const [text, setText] = useTyped(query.q, (q) => setQuery({ q }));
+ *
+ * @param {string} applied
+ * @param {(value: string) => void} apply
+ * @param {number} [pause_ms]
+ * @returns {[string, (value: string) => void]}
+ */
+export function useTyped(applied, apply, pause_ms = 200) {
+  // How often the address has changed.
+  const changes = useRef({ applied, count: 0 });
+  if (changes.current.applied !== applied) changes.current = { applied, count: changes.current.count + 1 };
+  const { count } = changes.current;
+  const [typed, setTyped] = useState({ value: applied, count });
+  const value = typed.count === count ? typed.value : applied;
+  // Effects run behind the next frame: until then, the timer of an earlier value may end.
+  const shown = useRef("");
+  shown.current = JSON.stringify([applied, value]);
+  useEffect(() => {
+    if (value === applied) return undefined;
+    const due = shown.current;
+    const timer = setTimeout(() => { if (shown.current === due) apply(value); }, pause_ms);
+    return () => clearTimeout(timer);
+  }, [applied, value]);
+  return [value, (next) => setTyped({ value: next, count })];
+}
