@@ -241,6 +241,44 @@ class QueuePage(msgspec.Struct):
     as_of_us: int
 
 
+class StoredSubscription(msgspec.Struct):
+    filter: str
+    qos: int
+    no_local: bool
+    retain_as_published: bool
+    retain_handling: int
+    #: The subscription identifier.
+    id: int | None
+    since_us: int | None
+
+
+class StoredInflight(msgspec.Struct, kw_only=True):
+    packet_id: int
+    qos: int
+    #: What it waits for.
+    state: str
+    #: Shard and position, `0/1700000000000000`, of what lies in the log.
+    place: str | UnsetType = UNSET
+    #: Missing if the message was erased, or retention has dropped it.
+    topic: str | UnsetType = UNSET
+
+
+class StoredSession(msgspec.Struct):
+    """A session as the files have it."""
+
+    session_id: str
+    user: str | None
+    expiry_s: int
+    disconnected_us: int | None
+    connected: bool
+    owed_at_most: int
+    #: Where its queue is; empty for the log.
+    queue: str
+    subscriptions: list[StoredSubscription]
+    inflight: list[StoredInflight]
+    as_of_us: int
+
+
 class ExplainedSubscription(msgspec.Struct):
     filter: str
     qos: int
