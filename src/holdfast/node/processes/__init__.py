@@ -2,5 +2,5 @@
 
 Read `child_process` (the same code, ends with the broker) and `supervision` (started again after longer and longer
 pauses). Each process has a main module and a supervisor: `console_*`, `history_*`, `segment_*`. `job_process` is a job
-of the console.
+of the console. `light_structlog` makes their starts cheaper, and that of the broker itself.
 """

@@ -8,6 +8,9 @@ way, the pipe ends, and the console with it. The process prints a line of JSON t
 `link` is there at the first start only, while there is no other way in; the broker prints it, and no log has it.
 """
 
+if __name__ == "__main__":
+    import holdfast.node.processes.light_structlog  # noqa: F401
+
 import asyncio
 import json
 import os

@@ -8,6 +8,9 @@ A broker writes the settings to standard input, as a line of JSON, and keeps the
 way, the pipe ends. The process prints where its servers listen, as a line of JSON, to standard output.
 """
 
+if __name__ == "__main__":
+    import holdfast.node.processes.light_structlog  # noqa: F401
+
 import json
 import os
 import shutil
