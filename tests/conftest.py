@@ -80,11 +80,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> PortionSc
     return scheduling(config, log)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
+    """Collecting makes no garbage to speak of, and looking for it takes a fifth of its time."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Keep what collecting has made out of every garbage collection: 400,000 objects that live to the end.
 
     A collection takes 0.2 s with them, and each log that a test closes asks for one.
     """
+    gc.enable()
     gc.collect()
     gc.freeze()
 

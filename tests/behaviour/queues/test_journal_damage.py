@@ -80,15 +80,42 @@ def check(world: JournalWorld, what: object) -> list[int] | None:
     return None if lost else numbers
 
 
-def damaged(root: Path, world: JournalWorld, path: Path, data: bytes) -> JournalWorld:
-    """A copy of a world, with one file as it is given."""
-    if root.exists():
-        shutil.rmtree(root)
-    shutil.copytree(world.root, root)
-    (root / path).write_bytes(data)
-    again = JournalWorld.__new__(JournalWorld)
-    again.root, again.clock, again.options = root, world.clock, world.options
-    return again
+class Damage:
+    """Copies of a world with one damaged file, one after the other in the same folder."""
+
+    def __init__(self, world: JournalWorld, root: Path) -> None:
+        self._world = world
+        self._root = root
+        self._folders = [path.relative_to(world.root) for path in sorted(world.root.rglob("*")) if path.is_dir()]
+        self._files = {
+            path.relative_to(world.root): path.read_bytes() for path in world.root.rglob("*") if path.is_file()
+        }
+
+    def with_file(self, path: Path, data: bytes) -> JournalWorld:
+        """The world as it was, but for this file. What has stayed the same since the copy before is not written again:
+        making folders and files takes longer than all that is tested.
+        """
+        wanted = {**self._files, path: data}
+        self._keep(wanted)
+        for name, content in wanted.items():
+            file = self._root / name
+            if not file.exists() or file.read_bytes() != content:
+                file.write_bytes(content)
+        again = JournalWorld.__new__(JournalWorld)
+        again.root, again.clock, again.options = self._root, self._world.clock, self._world.options
+        return again
+
+    def _keep(self, wanted: dict[Path, bytes]) -> None:
+        """Ensures: there are all folders of the world, and nothing that it does not have."""
+        self._root.mkdir(exist_ok=True)
+        for there in sorted(self._root.rglob("*"), reverse=True):
+            name = there.relative_to(self._root)
+            if there.is_dir() and name not in self._folders:
+                there.rmdir()
+            elif not there.is_dir() and name not in wanted:
+                there.unlink()
+        for folder in self._folders:
+            (self._root / folder).mkdir(exist_ok=True)
 
 
 def files_of(root: Path) -> Iterator[Path]:
@@ -105,13 +132,14 @@ def test_a_queue_whose_files_were_cut_anywhere_is_a_queue_of_some_moment_or_set_
     """S4, S5, S6: every file at every byte, after an end in order and after a kill."""
     world = told(tmp_path / "told", closed=closed)
     folder = world.folder("c").relative_to(world.root)
+    damage = Damage(world, tmp_path / "cut")
     kept, lost = 0, 0
     for path in files_of(world.root):
         if path.parent not in (folder, Path()):
             continue
         whole = (world.root / path).read_bytes()
         for cut in range(len(whole)):
-            numbers = check(damaged(tmp_path / "cut", world, path, whole[:cut]), (path, cut))
+            numbers = check(damage.with_file(path, whole[:cut]), (path, cut))
             kept += numbers is not None
             lost += numbers is None
             if not closed:
@@ -127,6 +155,7 @@ def test_a_queue_with_a_flipped_byte_is_a_queue_of_some_moment_or_set_aside(tmp_
     """S5: damage is found by checksums, wherever it is."""
     world = told(tmp_path / "told", closed=closed)
     folder = world.folder("c").relative_to(world.root)
+    damage = Damage(world, tmp_path / "flipped")
     outcomes: set[bool] = set()
     for path in files_of(world.root):
         if path.parent not in (folder, Path()):
@@ -135,7 +164,7 @@ def test_a_queue_with_a_flipped_byte_is_a_queue_of_some_moment_or_set_aside(tmp_
         for at in range(0, len(whole), 11):
             data = bytearray(whole)
             data[at] ^= 1 << (at % 8)
-            outcomes.add(check(damaged(tmp_path / "flipped", world, path, bytes(data)), (path, at)) is None)
+            outcomes.add(check(damage.with_file(path, bytes(data)), (path, at)) is None)
     assert outcomes == ({True, False} if closed else {False})
 
 
