@@ -96,7 +96,7 @@ class _Timed:
 
     def applied(self, entry: LogEntry, outcome: Outcome) -> None:
         self._watch(outcome)
-        self._clock.applied(outcome.time_us)
+        self._clock.applied(outcome.time_us, outcome.writer, outcome.written_us)
         for session_id, row in outcome.replaced.items():
             self._replaced(session_id, (row.node, row.epoch, row.connection_id))
         self._listener.applied(entry, outcome)
@@ -176,7 +176,7 @@ class ClusterNode:
             world.timers,
         )
         self.begin = TakeoverBegin(self.life, self.requests, self.log.held_revision, world.lives, self.counts)
-        self.record_clock = RecordClock(self.clock)
+        self.record_clock = RecordClock(self.clock, number)
         self.appliers = [
             VnodeApplier(
                 log,

@@ -34,6 +34,7 @@ KEPT_SEEDS = [
     ("groups", 3191),
     ("groups", 100905),
     ("groups", 100947),
+    ("takeovers", 11992),
     ("takeovers", 101026),
 ]
 

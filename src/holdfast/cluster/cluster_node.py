@@ -144,7 +144,7 @@ class ClusterNode:
         )
         self.counts: Final = RecordCounts()
         #: For the broker.
-        self.clock: Final = RecordClock(clock)
+        self.clock: Final = RecordClock(clock, profile.node)
         self._digests: Final = DigestWatch(profile.node, len(vnodes))
         self._control_applier: Final = control_applier(
             control, cluster_id, control_store, WatchedLog(self.membership, self.counts, "control")

@@ -49,7 +49,7 @@ class WatchedVnode(WatchedLog):
         self._vnode: Final = vnode
 
     def applied(self, entry: LogEntry, outcome: Outcome) -> None:
-        self._clock.applied(outcome.time_us)
+        self._clock.applied(outcome.time_us, outcome.writer, outcome.written_us)
         self._digests.applied(self._vnode, outcome.sequence, outcome.digest)
         if outcome.claims:
             self._claims.applied(outcome)

@@ -128,6 +128,7 @@ class StateMachine:
         value = tables.get(CLUSTER, CLOCK_KEY)
         clock = None if value is None else decode_clock(value)
         if record is not None and verdict == APPLIED:
+            outcome.writer, outcome.written_us = record.node, record.time_us
             clock = advance_clock(clock, record.node, entry.stamp_us, record.time_us)
             self._apply_record(record, clock, tables, outcome, steps)
         outcome.time_us = 0 if clock is None else clock.time_us

@@ -86,6 +86,9 @@ class Outcome:
         self.verdict: Final = verdict
         #: The record time; that of the record before if this one does not count.
         self.time_us = 0
+        #: The node that wrote the record, and its clock by then; 0 and 0 unless it was applied.
+        self.writer = 0
+        self.written_us = 0
         #: The digest of the log up to here.
         self.digest = b""
         self.accepted: Final[list[bool]] = []
