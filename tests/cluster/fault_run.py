@@ -58,6 +58,9 @@ REPETITIONS = 3
 FURTHER_REPETITIONS = 10
 #: Runs that share a cluster.
 _RUNS_A_LIFE = 24
+#: Behind this fault a cluster ends: servers that no node runs keep the lost name among those that elect, until an
+#: administrator removes it, and with two lost names of five nothing is decided while one more is away.
+_LAST_OF_A_LIFE = "server is wiped, under a new name"
 #: Seconds that victims stay dead.
 _DEAD_S = 0.5
 #: Looks at the folders, a second apart, until something that is wrong stays wrong.
@@ -228,6 +231,8 @@ async def run_all(
                     run.kept = str(keep / folder.name)
                 say(run)
                 failed = bool(run.problems)
+                if run.victim == _LAST_OF_A_LIFE:
+                    break
         finally:
             await life.stop()
             if failed and keep is not None:
@@ -336,6 +341,8 @@ def main() -> None:
     runs = chosen_runs(asked)
     if asked.missing:
         runs = journal.without(runs)
+    if asked.keep is not None:
+        asked.keep.mkdir(parents=True, exist_ok=True)
     # What this process reads from the logs is no news; the nodes have files of their own.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     began_s = time.monotonic()
