@@ -208,6 +208,23 @@ def test_wrong_stamps_make_no_node_unready_and_the_leader_of_the_stream_is_asked
     play(act)
 
 
+def test_nodes_that_agree_keep_their_clocks_where_all_stamps_are_behind() -> None:
+    """A12, A25: a node that took record time for the present would give versions of the past."""
+
+    async def act(world: WholeWorld) -> None:
+        for log in world.logs:
+            log.stamp_offset_us = -TEN_MINUTES_US
+        one, two, other = await three(world)
+        await world.pass_s(8)
+        assert [node.node.clock.wall_us() for node in (one, two, other)] == [world.clock.wall_us()] * 3
+        one.clock.ahead_us = TEN_YEARS_US
+        await world.pass_s(8)
+        assert one.node.clock.wall_us() < world.clock.wall_us()
+        assert [node.node.clock.wall_us() for node in (two, other)] == [world.clock.wall_us()] * 2
+
+    play(act)
+
+
 # ---- disks
 
 
