@@ -3,38 +3,33 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from bench.brokers import command as brokers
 from bench.checkout import ROOT
-from bench.cluster import command as cluster
-from bench.codec import command as codec
-from bench.console import command as console
-from bench.history import command as history
-from bench.jobs import command as jobs
-from bench.layouts import command as layouts
-from bench.parallel import command as parallel
-from bench.queues import command as queues
-from bench.spark import command as spark
-from bench.storage import command as storage
-from bench.stress import command as stress
 
-COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
-    "codec": codec.main,
-    "brokers": brokers.main,
-    "cluster": cluster.main,
-    "layouts": layouts.main,
-    "storage": storage.main,
-    "stress": stress.main,
-    "history": history.main,
-    "console": console.main,
-    "queues": queues.main,
-    "spark": spark.main,
-    "jobs": jobs.main,
-    "parallel": parallel.main,
+#: Each is measured by `bench.NAME.command`.
+COMMANDS = {
+    "codec": "codec and matcher, interpreted and compiled",
+    "brokers": "Holdfast and other brokers under load",
+    "cluster": "three nodes against three NATS servers, and what a cluster costs",
+    "layouts": "the layouts of the log on the same messages",
+    "storage": "the log on disk: commits, replays, starts, bytes",
+    "stress": "memory and bystanders while clients are slow, deaf, away, or all back",
+    "history": "reading through Arrow Flight, and who notices",
+    "console": "the console's budgets: what the broker notices, and how fast it answers",
+    "queues": "backends of client queues: journal, Redis, PostgreSQL; and one script per message",
+    "spark": "queries of Spark over the log and over files, latency, and who notices",
+    "jobs": "Spark's jobs: rows per second, and memory of their driver",
+    "parallel": "one history read by one subscriber, by groups, and by Spark",
 }
+
+
+def suites(names: list[str]) -> dict[str, Any]:
+    """The modules of some commands: all of them take longer to import than some quick runs."""
+    return {name: importlib.import_module(f"bench.{name}.command") for name in names}
 
 
 def common_options(*, defaults: bool) -> argparse.ArgumentParser:
@@ -55,31 +50,16 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         description="Measure Holdfast. Without a command, everything.",
         parents=[common_options(defaults=True)],
     )
-    suites = (codec, brokers, cluster, layouts, storage, stress, history, console, queues, spark, jobs, parallel)
-    own = {name: value for suite in suites for name, value in suite.DEFAULTS.items()}
+    # Without a command, and for what is none, there are the options of all.
+    named = suites([name for name in COMMANDS if name in arguments] or list(COMMANDS))
+    own = {name: value for suite in named.values() for name, value in suite.DEFAULTS.items()}
     parser.set_defaults(command=None, quick=False, docs=False, rounds=3, reports=ROOT / ".reports", **own)
     commands = parser.add_subparsers(title="commands", metavar=" | ".join(COMMANDS))
-    for name, add_options, purpose in (
-        ("codec", codec.add_options, "codec and matcher, interpreted and compiled"),
-        ("brokers", brokers.add_options, "Holdfast and other brokers under load"),
-        ("cluster", cluster.add_options, "three nodes against three NATS servers, and what a cluster costs"),
-        ("layouts", layouts.add_options, "the layouts of the log on the same messages"),
-        ("storage", storage.add_options, "the log on disk: commits, replays, starts, bytes"),
-        ("stress", stress.add_options, "memory and bystanders while clients are slow, deaf, away, or all back"),
-        ("history", history.add_options, "reading through Arrow Flight, and who notices"),
-        ("console", console.add_options, "the console's budgets: what the broker notices, and how fast it answers"),
-        (
-            "queues",
-            queues.add_options,
-            "backends of client queues: journal, Redis, PostgreSQL; and one script per message",
-        ),
-        ("spark", spark.add_options, "queries of Spark over the log and over files, latency, and who notices"),
-        ("jobs", jobs.add_options, "Spark's jobs: rows per second, and memory of their driver"),
-        ("parallel", parallel.add_options, "one history read by one subscriber, by groups, and by Spark"),
-    ):
+    for name, suite in named.items():
+        purpose = COMMANDS[name]
         one = commands.add_parser(name, help=purpose, description=purpose, parents=[common_options(defaults=False)])
         one.set_defaults(command=name)
-        add_options(one)
+        suite.add_options(one)
     found = parser.parse_args(arguments)
     if found.rounds < 1:
         parser.error("--rounds must be at least 1")
@@ -91,7 +71,8 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
 def main(arguments: list[str]) -> int:
     wanted = parse_arguments(arguments)
     names = [wanted.command] if wanted.command else list(COMMANDS)
-    return max([COMMANDS[name](wanted) for name in names])
+    statuses: list[int] = [suite.main(wanted) for suite in suites(names).values()]
+    return max(statuses)
 
 
 if __name__ == "__main__":

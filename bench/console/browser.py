@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
@@ -34,9 +35,6 @@ _MINUTE = 60
 _FRAME_S = 0.005
 #: Elements are given up by one collection and freed by the next.
 _COLLECTIONS = 3
-_STARTS = 5
-#: Scrolling: positions from the first row to the last.
-_SCROLLS = 60
 #: Below what the rules of the broker let clients write to.
 _TOPIC = "press/browser/live"
 
@@ -74,7 +72,18 @@ def find_browser() -> str | None:
     return shutil.which("chromium") if find_spec("playwright") else None
 
 
-def budgets(node: Node, many: int, frames: int, times: int) -> Iterator[tuple[str, float]]:
+@dataclass(frozen=True)
+class Amounts:
+    """How much is shown, and how often (`collect.Amounts`)."""
+
+    many: int
+    frames: int
+    times: int
+    starts: int
+    scrolls: int
+
+
+def budgets(node: Node, amounts: Amounts) -> Iterator[tuple[str, float]]:
     program = find_browser()
     if program is None:
         return
@@ -82,14 +91,14 @@ def budgets(node: Node, many: int, frames: int, times: int) -> Iterator[tuple[st
     from playwright.sync_api import sync_playwright
 
     # The stand-in first: playwright keeps an event loop in this thread.
-    with console_of_many(many, node.stats()) as console, sync_playwright() as playwright:
+    with console_of_many(amounts.many, node.stats()) as console, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=[*_FLAGS])
-        yield from _starts(browser, node)
-        yield from _kicks(browser, node, times)
-        yield from _live_bars(browser, node, times)
-        yield from _scroll(browser, console.url, console.token)
+        yield from _starts(browser, node, amounts.starts)
+        yield from _kicks(browser, node, amounts.times)
+        yield from _live_bars(browser, node, amounts.times)
+        yield from _scroll(browser, console.url, console.token, amounts.scrolls)
         with _opened(browser, console.url, console.token) as page:
-            yield from _heap(page, frames, console.stand_in)
+            yield from _heap(page, amounts.frames, console.stand_in)
         browser.close()
 
 
@@ -106,10 +115,10 @@ def _opened(browser: Any, url: str, token: str, path: str = "/") -> Iterator[Any
         context.close()
 
 
-def _starts(browser: Any, node: Node) -> Iterator[tuple[str, float]]:
+def _starts(browser: Any, node: Node, times: int) -> Iterator[tuple[str, float]]:
     """Several, because the first one of a browser also starts parts of the browser."""
     found: dict[str, list[float]] = {"start_ms": [], "start_kb": [], "script_ms": []}
-    for _start in range(_STARTS):
+    for _start in range(times):
         with _opened(browser, node.url, node.token, "about:blank") as page:
             devtools = page.context.new_cdp_session(page)
             received: list[float] = []
@@ -130,11 +139,11 @@ def _metrics(devtools: Any) -> dict[str, float]:
     return {one["name"]: one["value"] for one in devtools.send("Performance.getMetrics")["metrics"]}
 
 
-def _scroll(browser: Any, url: str, token: str) -> Iterator[tuple[str, float]]:
+def _scroll(browser: Any, url: str, token: str, positions: int) -> Iterator[tuple[str, float]]:
     with _opened(browser, url, token, "/clients") as page:
         page.wait_for_selector(".rows tbody tr")
         page.evaluate("() => { globalThis.longestTask_ms = 0; }")
-        elements = page.evaluate(_SCROLL, _SCROLLS)
+        elements = page.evaluate(_SCROLL, positions)
         # Tasks below 50 ms are no long ones, and are not reported.
         yield "browser/scroll_task_ms", max(50.0, page.evaluate("() => globalThis.longestTask_ms"))
         yield "browser/scroll_elements", float(elements)

@@ -52,6 +52,9 @@ class Amounts:
     snapshots: int = 20
     #: Messages that are exported.
     exported: int = 200_000
+    #: How often a page is started, and positions that a table is scrolled to, from the first row to the last.
+    starts: int = 5
+    scrolls: int = 60
     #: Frames that an open overview takes: those of eight hours.
     frames: int = 8 * 3600
 
@@ -66,10 +69,12 @@ QUICK = Amounts(
     load_s=0.1,
     watch_s=0.3,
     calls=3,
-    questions=2,
+    questions=1,
     snapshots=1,
     exported=2_000,
-    frames=100,
+    starts=1,
+    scrolls=6,
+    frames=70,
 )
 #: The sizes of the budgets, as far as connections can be opened on one machine.
 FULL = Amounts(messages=10_000_000, devices=100_000, clients=10_000)
@@ -147,7 +152,10 @@ class Stage:
             "kicks": answers.kicks(watched, amounts.questions),
             "time machine": time_machine(watched, self._day, amounts.questions),
             "export": exports(watched, self._day, amounts.exported),
-            "browser": browser.budgets(watched, amounts.many, amounts.frames, amounts.questions),
+            "browser": browser.budgets(
+                watched,
+                browser.Amounts(amounts.many, amounts.frames, amounts.questions, amounts.starts, amounts.scrolls),
+            ),
         }
         for words, values in steps.items():
             progress.update(task, description=words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench import document
-from bench.__main__ import COMMANDS, parse_arguments
+from bench.__main__ import COMMANDS, parse_arguments, suites
 from bench.checkout import ROOT
 
 
@@ -41,3 +41,20 @@ def test_the_page_of_figures_has_a_place_for_every_benchmark(name: str) -> None:
 
     assert text.count(f"<!-- {name}: begin -->") == text.count(f"<!-- {name}: end -->") == 1
     assert f"]({document.PICTURES.name}/{name}.svg)" in text
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_has_the_options_of_its_own_suite_alone(name: str) -> None:
+    [suite] = suites([name]).values()
+
+    assert suite.DEFAULTS.keys() <= vars(parse_arguments([name])).keys() <= vars(parse_arguments([])).keys()
+
+
+def test_a_word_that_is_no_command_is_refused_with_the_commands_that_there_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        parse_arguments(["codecs"])
+
+    said = capsys.readouterr().err
+    assert not [name for name in COMMANDS if f"'{name}'" not in said]
