@@ -18,6 +18,7 @@ import holdfast
 from bench.checkout import ROOT
 from holdfast.history.arrow.page_batches import stored_batches
 from holdfast.history.reader.reader import BATCH_ROWS
+from holdfast.history.without_pandas import refuse_pandas
 from holdfast.storage.rocks.bench.layout_bench import Figures, Spec, generation_of
 from holdfast.storage.rocks.bench.layout_report import ReportRow
 from holdfast.storage.rocks.bench.layout_workload import MEASURES
@@ -69,4 +70,5 @@ def scan(spec: Spec) -> Figures:
 
 
 if __name__ == "__main__":
+    refuse_pandas()
     print(json.dumps(scan(Spec(**json.loads(sys.argv[1])))), flush=True)

@@ -26,6 +26,7 @@ import structlog
 
 from holdfast.durable.lake_page import LAKE_PATH
 from holdfast.history.settings import History
+from holdfast.history.without_pandas import refuse_pandas
 from holdfast.model.errors import HoldfastError
 from holdfast.node.logs import configure_logs
 
@@ -145,4 +146,5 @@ def _watch_the_broker(stop: threading.Event) -> None:
 
 
 if __name__ == "__main__":
+    refuse_pandas()
     main()
