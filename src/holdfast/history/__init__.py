@@ -6,6 +6,7 @@
     flight/ http/   the two ports of the history process; `servers` runs them, `tokens` says who may read
     past/           what the console asks, over a private socket, without Arrow
     export, explanation, patterns    what commands and jobs ask for
+    without_pandas  keeps what pyarrow would import out of the history process
 
 Begin with `reader.view` (parts of the history) and `reader.reader` (messages of a part).
 """
