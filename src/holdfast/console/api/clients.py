@@ -8,7 +8,7 @@ from holdfast.console.access.identity import parse_plain_filter
 from holdfast.console.api.people import Empty
 from holdfast.console.cursors import decode_cursor, encode_cursor
 from holdfast.console.live.client_table import SORTS, ClientQuery
-from holdfast.console.past.answers import ExplainAnswer, QueuePage, StoredSession
+from holdfast.console.past.answers import ExplainAnswer, OfflineSession, QueuePage
 from holdfast.console.problems import ProblemError, bad_parameter
 from holdfast.console.web.endpoints import CURSOR, LIMIT, Call, Endpoint, Parameter
 from holdfast.control.words import (
@@ -106,7 +106,7 @@ class ClientAnswer(msgspec.Struct, kw_only=True):
     #: Null if it is offline.
     connection: ClientRow | None
     #: Of one that is offline; null if it is connected.
-    session: StoredSession | None
+    session: OfflineSession | None
     #: The block that keeps it out, as far as names tell.
     block: BlockInfo | None
     user: str | msgspec.UnsetType = msgspec.UNSET

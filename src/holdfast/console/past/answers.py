@@ -241,7 +241,7 @@ class QueuePage(msgspec.Struct):
     as_of_us: int
 
 
-class StoredSubscription(msgspec.Struct):
+class OfflineSubscription(msgspec.Struct):
     filter: str
     qos: int
     no_local: bool
@@ -252,7 +252,7 @@ class StoredSubscription(msgspec.Struct):
     since_us: int | None
 
 
-class StoredInflight(msgspec.Struct, kw_only=True):
+class OfflineInflight(msgspec.Struct, kw_only=True):
     packet_id: int
     qos: int
     #: What it waits for.
@@ -263,7 +263,7 @@ class StoredInflight(msgspec.Struct, kw_only=True):
     topic: str | UnsetType = UNSET
 
 
-class StoredSession(msgspec.Struct):
+class OfflineSession(msgspec.Struct):
     """A session as the files have it."""
 
     session_id: str
@@ -274,8 +274,8 @@ class StoredSession(msgspec.Struct):
     owed_at_most: int
     #: Where its queue is; empty for the log.
     queue: str
-    subscriptions: list[StoredSubscription]
-    inflight: list[StoredInflight]
+    subscriptions: list[OfflineSubscription]
+    inflight: list[OfflineInflight]
     as_of_us: int
 
 
