@@ -96,15 +96,6 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """The same for what the tests of a file leave behind: modules that they imported, and caches."""
-    yield
-    if nextitem is not None and nextitem.path != item.path:
-        gc.collect()
-        gc.freeze()
-
-
 @pytest.fixture(autouse=True)
 def _logs_as_they_were() -> Iterator[None]:
     """A test that configures logging binds it to a stream that is closed when the test ends."""
