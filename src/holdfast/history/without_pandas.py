@@ -19,6 +19,9 @@ class _NoPandas(MetaPathFinder):
 
 
 def refuse_pandas() -> None:
-    """For the main modules of processes alone: a program that reads history may use pandas itself."""
+    """Have imports of pandas fail in this process, unless it is imported already.
+
+    Only main modules of processes call this: another program that reads history may use pandas itself.
+    """
     if _PANDAS not in sys.modules:
         sys.meta_path.insert(0, _NoPandas())

@@ -116,7 +116,7 @@ def session(
 
 
 def _lower_priority() -> None:
-    """Of each thread of Java; those that begin later, and workers, have the priority of the one that begins them."""
+    """Lower the priority of each thread of Java. Later threads, and workers, inherit it."""
     process = getattr(SparkContext._gateway, "proc", None)
     if process is None:
         return  # Java began this process

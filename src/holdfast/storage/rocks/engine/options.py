@@ -80,8 +80,7 @@ def database_options(shared: SharedOptions, recovery: DBRecoveryMode) -> Options
     options.set_bytes_per_sync(_MB)
     # Below the usual limit of 1024 descriptors. Sizes of all files are compared with the MANIFEST at open anyway.
     options.set_max_open_files(512)
-    # RocksDB starts these for each family at open, to open 16 files of each until it has 128: its 16 threads cost more
-    # than they save.
+    # RocksDB starts its 16 for each family: an open of 7 families takes 11 ms of processor time with them, 8 without.
     options.set_max_file_opening_threads(1)
     # Statistics for choosing compactions; reading them from every file makes opening slow.
     options.set_skip_stats_update_on_db_open(True)
